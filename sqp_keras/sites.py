@@ -1,0 +1,203 @@
+"""Every place of a model that holds an activation: found by looking into layers, never by running them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+ALIASES = {
+    "swish": "silu",
+    "hard_swish": "hard_silu",
+    "leakyrelu": "leaky_relu",
+    "exp": "exponential",
+    "identity": "linear",
+    "logsoftmax": "log_softmax",
+    "logsigmoid": "log_sigmoid",
+    "hardsigmoid": "hard_sigmoid",
+    "hardsilu": "hard_silu",
+    "hardtanh": "hard_tanh",
+}
+"""Other spellings of Keras's activation names: older names, class names in lower case, tf.nn's and jax.nn's."""
+
+UNKNOWN = "unknown"
+"""The name of an activation that is code of the user's own."""
+
+_TRUSTED_MODULES = ("keras", "tensorflow", "jax", "sqp_keras")
+
+_LAYER_CLASSES = ("ReLU", "LeakyReLU", "PReLU", "ELU", "Softmax", "Squareplus", "Algebraic")
+
+_PARAMETERS = {
+    "ReLU": ("max_value", "negative_slope", "threshold"),
+    "LeakyReLU": ("negative_slope",),
+    "ELU": ("alpha",),
+    "Softmax": ("axis",),
+    "Squareplus": ("b", "learn_b", "floor"),
+    "Algebraic": ("of", "terms"),
+}
+
+_OPERATION_PARAMETERS = ("alpha", "negative_slope", "axis", "b", "approximate", "lambd", "threshold")
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What an activation computes.
+
+    Attributes:
+        name: Keras's name for it ("softplus", "silu", "squareplus", ...), "linear" for none, `UNKNOWN` for user code.
+        parameters: Pairs (name, value) of what the model sets, e.g. (("alpha", 0.5),).
+        spelled: What the model says: a function's or a class's own name.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, Any], ...]
+    spelled: str
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One activation in one layer. A layer used twice is one site.
+
+    Attributes:
+        path: Names from the model's child down to the layer, joined by "/".
+        attribute: "activation", "recurrent_activation", ... or "" where the layer or operation is the activation.
+        owner: The layer or operation that holds it.
+        activation: What it computes.
+    """
+
+    path: str
+    attribute: str
+    owner: Any
+    activation: Activation
+
+    @property
+    def label(self) -> str:
+        """Returns the path, with the attribute where it isn't the plain `activation`."""
+        return self.path if self.attribute in ("", "activation") else f"{self.path}.{self.attribute}"
+
+
+def canonical(name: str) -> str:
+    """Returns Keras's name for an activation that may be spelt in another way."""
+    lower = name.lower()
+    return ALIASES.get(lower, lower)
+
+
+def identify(activation: Any) -> Activation:
+    """Returns what an activation computes: a name, a function, a layer or a Keras operation."""
+    if activation is None:
+        return Activation("linear", (), "linear")
+    if isinstance(activation, str):
+        return _named(activation, activation)
+    if isinstance(activation, keras.layers.Activation):
+        return identify(activation.activation)
+    if isinstance(activation, keras.layers.Layer):
+        return _identify_layer(activation)
+    if isinstance(activation, keras.Operation):
+        return _identify_operation(activation)
+    spelled = getattr(activation, "__name__", type(activation).__name__)
+    if str(getattr(activation, "__module__", "")).split(".")[0] in _TRUSTED_MODULES:
+        return _named(spelled, spelled)
+    return Activation(UNKNOWN, (), spelled)
+
+
+def sites(model: keras.layers.Layer) -> tuple[Site, ...]:
+    """Returns the model's activations, in the order in which Keras holds its layers.
+
+    Looks into nested models, wrappers, recurrent cells and user layers that hold layers as attributes, and at the
+    operations of a functional model (`keras.ops.softplus(x)`). What a user's `call` computes by itself isn't a site.
+
+    Args:
+        model: A Keras model or layer; it is only read.
+    """
+    return tuple(_walk(model, "", set()))
+
+
+def paths(model: keras.layers.Layer) -> tuple[tuple[str, Any], ...]:
+    """Returns (path, layer) of every layer and operation inside a model, parents before children."""
+    return tuple(_children(model, "", set()))
+
+
+def activation_attributes(layer: keras.layers.Layer) -> tuple[str, ...]:
+    """Returns the names of the attributes in which a layer keeps an activation."""
+    names = [name for name in vars(layer) if name.lstrip("_").endswith("activation")]
+    return tuple(name for name in names if callable(getattr(layer, name)))
+
+
+def _walk(model: keras.layers.Layer, prefix: str, seen: set[int]) -> Iterator[Site]:
+    for path, child in _children(model, prefix, seen):
+        if _is_activation(child):
+            yield Site(path, "", child, identify(child))
+        elif isinstance(child, keras.layers.Layer):
+            for name in activation_attributes(child):
+                yield Site(path, name, child, identify(getattr(child, name)))
+
+
+def _children(parent: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    for child in _held(parent):
+        if id(child) in seen or isinstance(child, keras.layers.InputLayer):
+            continue
+        seen.add(id(child))
+        path = f"{prefix}/{child.name}" if prefix else child.name
+        yield path, child
+        if isinstance(child, keras.layers.Layer) and not _is_activation(child):
+            yield from _children(child, path, seen)
+
+
+def _held(parent: Any) -> tuple[Any, ...]:
+    """The layers and operations directly inside one, less those that an activation attribute of it holds."""
+    held = list(getattr(parent, "_layers", ()))
+    held += [op for op in getattr(parent, "operations", ()) if not any(op is child for child in held)]
+    attributes = [getattr(parent, name) for name in activation_attributes(parent)]
+    return tuple(child for child in held if not any(child is value for value in attributes))
+
+
+def _is_activation(child: Any) -> bool:
+    if isinstance(child, keras.layers.Activation):
+        return True
+    if isinstance(child, keras.layers.Layer):
+        return type(child).__name__ in _LAYER_CLASSES and _ours_or_keras(child)
+    return _identify_operation(child).name in _KNOWN
+
+
+def _ours_or_keras(child: Any) -> bool:
+    return type(child).__module__.split(".")[0] in _TRUSTED_MODULES
+
+
+def _identify_layer(layer: keras.layers.Layer) -> Activation:
+    spelled = type(layer).__name__
+    if spelled not in _LAYER_CLASSES or not _ours_or_keras(layer):
+        return Activation(UNKNOWN, (), spelled)
+    parameters = tuple((name, _plain(getattr(layer, name, None))) for name in _PARAMETERS.get(spelled, ()))
+    return Activation(canonical(spelled), parameters, spelled)
+
+
+def _identify_operation(operation: Any) -> Activation:
+    spelled = type(operation).__name__
+    if not _ours_or_keras(operation):
+        return Activation(UNKNOWN, (), spelled)
+    snake = "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(spelled))
+    held = vars(operation)
+    parameters = tuple((name, _plain(held[name])) for name in _OPERATION_PARAMETERS if name in held)
+    return Activation(canonical(snake), parameters, spelled)
+
+
+def _named(name: str, spelled: str) -> Activation:
+    known = canonical(name)
+    return Activation(known if known in _KNOWN else UNKNOWN, (), spelled)
+
+
+def _plain(value: Any) -> Any:
+    return (
+        value if isinstance(value, (int, float, str, bool, type(None))) else keras.ops.convert_to_numpy(value).tolist()
+    )
+
+
+def _keras_names() -> frozenset[str]:
+    functions: dict[str, Callable[..., Any]] = {
+        name: value for name, value in vars(keras.activations).items() if callable(value) and name.islower()
+    }
+    names = {canonical(name) for name in functions} - {"get", "serialize", "deserialize"}
+    return frozenset(names | {"squareplus", "algebraic", "prelu", "leaky_relu", "linear"})
+
+
+_KNOWN = _keras_names()
