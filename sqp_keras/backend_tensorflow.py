@@ -1,0 +1,80 @@
+"""Squareplus on TensorFlow, with a gradient that keeps only the output.
+
+The derivative is written in terms of the tensor that the caller receives, not of the one computed inside, so that
+differentiating it again goes through the same rule: every order, direction and mode follows from the two rules here.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sqp_keras import formulas
+
+
+def squareplus(x: Any, c: Any) -> Any:
+    """Returns squareplus of the floating-point tensor `x` for c = b/4, a float > 0 or a tensor that broadcasts."""
+    dtype, wide, learnt = x.dtype, formulas.compute_dtype(x.dtype.name), tf.is_tensor(c)
+
+    def forward(x: Any, c: Any = c) -> Any:
+        return tf.cast(formulas.value(tf, tf.cast(x, wide), c, wide), dtype)
+
+    def backward(dy: Any, y: Any) -> Any:
+        dy, y = tf.cast(dy, wide), tf.cast(y, wide)
+        dx = tf.cast(_slope_times(dy, y, c), dtype)
+        return (dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)) if learnt else dx
+
+    return _with_gradient(forward, backward, *((x, c) if learnt else (x,)))
+
+
+def rectifier(x: Any) -> Any:
+    """Returns relu of `x`, the limit b = 0, with the derivative 1/2 at 0 that squareplus has for every b."""
+
+    def backward(dy: Any, _: Any) -> Any:
+        # The output cannot tell 0 from a negative input, so here the input is kept.
+        return dy * (tf.sign(x) * 0.5 + 0.5)
+
+    return _with_gradient(tf.nn.relu, backward, x)
+
+
+def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *args: Any) -> Any:
+    """Returns forward(*args), differentiated by backward(dy, y) where y is the tensor returned."""
+    returned: list[Any] = []
+    pending = [args]
+
+    @tf.custom_gradient
+    def operation(*args: Any) -> tuple[Any, Callable[[Any], Any]]:
+        def rule(dy: Any) -> Any:
+            # A forward-mode accumulator asks while the operation is still being recorded, when there is no tensor
+            # to name yet. It gets one of its own; it sits out meanwhile, so this ends.
+            return backward(dy, returned[0] if returned else _with_gradient(forward, backward, *pending[0]))
+
+        # Only the rule may be differentiated, never the body.
+        return forward(*(tf.stop_gradient(arg) for arg in args)), rule
+
+    returned.append(operation(*args))
+    pending.clear()  # Or the rule would keep the inputs alive until the backward pass.
+    return returned[0]
+
+
+def _slope_times(dy: Any, y: Any, c: Any) -> Any:
+    """Returns dy * dy/dx with second derivatives that neither overflow nor turn into NaN where y is 0."""
+    wide, learnt = y.dtype.name, tf.is_tensor(c)
+
+    def forward(dy: Any, y: Any, c: Any = c) -> Any:
+        return formulas.slope_times(dy, y, c)
+
+    def backward(u: Any, _: Any) -> Any:
+        both = u * dy
+        by_dy, by_y = _slope_times(u, y, c), both * formulas.slope_by_y(tf, y, c, wide)
+        return (by_dy, by_y, _sum_to(both * formulas.slope_by_c(tf, y, c, wide), c)) if learnt else (by_dy, by_y)
+
+    return _with_gradient(forward, backward, *((dy, y, c) if learnt else (dy, y)))
+
+
+def _sum_to(value: Any, like: Any) -> Any:
+    """Returns `value` summed over the axes along which `like` was broadcast."""
+    if value.shape.is_fully_defined() and value.shape == like.shape:
+        return value
+    axes, _ = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(like), s1=tf.shape(value))
+    return tf.reshape(tf.reduce_sum(value, axes), tf.shape(like))

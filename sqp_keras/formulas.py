@@ -1,0 +1,61 @@
+"""Squareplus and its derivatives as plain expressions, for any array namespace.
+
+y = (x + s) / 2 = z + sqrt(z*z + c)        s = sqrt(x*x + b), z = x / 2, c = b / 4
+
+With h = y(abs(x)) nothing cancels on either side: y = h for x >= 0 and y = c / h for x < 0, since y(x)*y(-x) = c. Each
+step is monotone in floating point, hence so is y. The derivatives need the output alone:
+
+dy/dx = 1 / (1 + c/y**2)        dy/db = 1 / (4*s) = 1 / (4*(y + c/y))
+
+A namespace is a module with `abs`, `sqrt`, `minimum`, `maximum`, `where` and `zeros_like`: `tensorflow`, `jax.numpy`
+or `keras.ops`.
+"""
+
+from typing import Any
+
+LARGEST_SQUARE_ROOT = {"float32": 2.0**62, "float64": 2.0**510}
+"""Up to here z*z and y*y are far from overflow; past it c is below the last bit of z*z for every admitted b."""
+
+
+def compute_dtype(dtype: str) -> str:
+    """Returns the dtype that the arithmetic for inputs of `dtype` runs in: never a half."""
+    return "float64" if dtype == "float64" else "float32"
+
+
+def value(ns: Any, x: Any, c: Any, dtype: str) -> Any:
+    """Returns squareplus of `x`, both of compute dtype `dtype`, for c = b/4 > 0."""
+    z = ns.abs(x) * 0.5
+    # Past the limit z itself is the root; the clamp keeps the square finite.
+    inner = ns.minimum(z, LARGEST_SQUARE_ROOT[dtype])
+    h = z + ns.maximum(ns.sqrt(inner * inner + c), z)
+    return ns.where(x < 0, c / h, h)
+
+
+def slope_times(dy: Any, y: Any, c: Any) -> Any:
+    """Returns dy * dy/dx, right for y = 0 (slope 0) and y = inf (slope 1) too."""
+    return dy / (1.0 + (c / y) / y)
+
+
+def _bounded(ns: Any, y: Any, c: Any, dtype: str) -> tuple[Any, Any]:
+    """Returns y kept where its square is finite, and y*y + c."""
+    y = ns.minimum(y, LARGEST_SQUARE_ROOT[dtype])
+    return y, y * y + c
+
+
+def slope_by_y(ns: Any, y: Any, c: Any, dtype: str) -> Any:
+    """Returns the derivative of dy/dx with respect to y: 2*y*c / (y*y + c)**2."""
+    y, d = _bounded(ns, y, c, dtype)
+    return 2.0 * (y / d) * (c / d)
+
+
+def slope_by_c(ns: Any, y: Any, c: Any, dtype: str) -> Any:
+    """Returns the derivative of dy/dx with respect to c at fixed y: -(y / (y*y + c))**2."""
+    y, d = _bounded(ns, y, c, dtype)
+    r = y / d
+    return -r * r
+
+
+def value_by_c(ns: Any, y: Any, c: Any, dtype: str) -> Any:
+    """Returns dy/dc = 1 / (y + c/y) = y / (y*y + c) at fixed x."""
+    y, d = _bounded(ns, y, c, dtype)
+    return y / d
