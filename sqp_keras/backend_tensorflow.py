@@ -4,12 +4,20 @@ The derivative is written in terms of the tensor that the caller receives, not o
 differentiating it again goes through the same rule: every order, direction and mode follows from the two rules here.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from sqp_keras import formulas
+
+try:
+    from tensorflow.python.eager import record
+except ImportError:  # Internal to TensorFlow, so a release may move it.
+    record = None
+
+_count = itertools.count()
 
 
 def squareplus(x: Any, c: Any) -> Any:
@@ -42,19 +50,44 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *a
     returned: list[Any] = []
     pending = [args]
 
-    @tf.custom_gradient
-    def operation(*args: Any) -> tuple[Any, Callable[[Any], Any]]:
-        def rule(dy: Any) -> Any:
-            # A forward-mode accumulator asks while the operation is still being recorded, when there is no tensor
-            # to name yet. It gets one of its own; it sits out meanwhile, so this ends.
-            return backward(dy, returned[0] if returned else _with_gradient(forward, backward, *pending[0]))
+    def rule(dy: Any) -> tuple[Any, ...]:
+        # A forward-mode accumulator asks while the operation is still being recorded, when there is no tensor to
+        # name yet. It gets one of its own; it sits out meanwhile, so this ends.
+        y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
+        return tuple(tf.nest.flatten(backward(dy, y)))
 
-        # Only the rule may be differentiated, never the body.
-        return forward(*(tf.stop_gradient(arg) for arg in args)), rule
-
-    returned.append(operation(*args))
+    returned.append(_record(forward, rule, args) if record else _public_record(forward, rule, args))
     pending.clear()  # Or the rule would keep the inputs alive until the backward pass.
     return returned[0]
+
+
+def _record(forward: Callable[..., Any], rule: Callable[[Any], tuple[Any, ...]], args: tuple[Any, ...]) -> Any:
+    """Returns forward(*args), recorded with `rule` on every tape and accumulator, and in the graph that is built."""
+    with record.stop_recording():
+        y = forward(*args)
+        if tf.executing_eagerly():
+            outputs, inputs = [y], list(args)
+        else:
+            # The tensors pass through one operation whose gradient is exchanged, as `tf.custom_gradient` does it, so
+            # that `tf.gradients`, functions and SavedModels find the rule. There the operation itself is recorded,
+            # too, and forward mode takes its derivative; here only the rule counts.
+            name, inputs = f"SquareplusRule-{next(_count)}", [y, *args]
+            tf.RegisterGradient(name)(lambda _, dy, *unused: [None, *rule(dy)])
+            with tf.compat.v1.get_default_graph().gradient_override_map({"IdentityN": name}):
+                outputs = tf.identity_n(inputs)
+    skipped = [None] * (len(inputs) - len(args))
+    record.record_operation("Squareplus", outputs, inputs, lambda dy, *unused: [*skipped, *rule(dy)])
+    return outputs[0]
+
+
+def _public_record(forward: Callable[..., Any], rule: Callable[[Any], tuple[Any, ...]], args: tuple[Any, ...]) -> Any:
+    """As `_record`, by public means: without forward mode inside `tf.function`."""
+
+    @tf.custom_gradient
+    def operation(*args: Any) -> tuple[Any, Callable[[Any], Any]]:
+        return forward(*(tf.stop_gradient(arg) for arg in args)), rule
+
+    return operation(*args)
 
 
 def _slope_times(dy: Any, y: Any, c: Any) -> Any:
