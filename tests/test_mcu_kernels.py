@@ -1,0 +1,175 @@
+"""tflite/mcu/sqp.h against its Python reference: on the host as C99 and C++11, and on emulated Cortex-M cores."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.mcu import count, emulator, jobs, reference
+
+CHECK = emulator.HERE / "check.c"
+STRICT = ["-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off", f"-I{emulator.INCLUDE}"]
+HOST = {
+    "c99": ["gcc", "-std=c99"],
+    "c99, integer root by division": ["gcc", "-std=c99", "-DSQP_SQRT=SQP_SQRT_DIVIDE"],
+    "c99, integer root bit by bit": ["gcc", "-std=c99", "-DSQP_SQRT=SQP_SQRT_BITWISE"],
+    "c++11": ["g++", "-std=c++11", "-x", "c++"],
+}
+EMULATED = [(core, std) for core in emulator.CORES for std in (("c99", "gnu11") if core.fused else ("c99",))]
+INPUTS = jobs.float_inputs(6000)
+
+
+def compile_host(compiler: list[str], source: Path, program: Path, include: Path = emulator.INCLUDE) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"The host checks of sqp.h did not run: no {compiler[0]} here. Install a C and C++ compiler.")
+    subprocess.run([*compiler, f"-I{include}", *STRICT, str(source), "-lm", "-o", str(program)], check=True)
+
+
+@pytest.fixture(scope="module")
+def toolchain():
+    try:
+        emulator.ensure_toolchain()
+    except emulator.ToolchainMissingError as error:
+        pytest.skip(f"The checks on emulated Cortex-M cores did not run: {error}")
+
+
+@pytest.mark.parametrize("variant", HOST)
+def test_every_kernel_matches_the_reference_bit_by_bit_on_the_host(variant, tmp_path):
+    compile_host(HOST[variant], CHECK, tmp_path / "check")
+    jobs.write(tmp_path / "in.bin", INPUTS)
+    subprocess.run([str(tmp_path / "check")], cwd=tmp_path, check=True)
+    answers = jobs.read(tmp_path / "out.bin", len(INPUTS))
+    assert jobs.differences(answers, INPUTS, fused=False) == []
+
+
+@pytest.mark.parametrize(("core", "standard"), EMULATED, ids=[f"{core.name}-{std}" for core, std in EMULATED])
+def test_every_kernel_matches_the_reference_bit_by_bit_on_the_core(toolchain, core, standard, tmp_path):
+    program = emulator.build(core, CHECK, tmp_path, standard=standard)
+    jobs.write(tmp_path / "in.bin", INPUTS)
+    emulator.run(core, program.path, tmp_path)
+    answers = jobs.read(tmp_path / "out.bin", len(INPUTS))
+    assert jobs.differences(answers, INPUTS, fused=standard != "c99") == []
+    assert program.libm == ()
+
+
+@pytest.mark.parametrize("method", ["SQP_SQRT_DIVIDE", "SQP_SQRT_BITWISE"])
+def test_integer_root_rounds_as_the_machine_does_for_every_fraction(method, tmp_path):
+    compile_host(["gcc", "-std=c99", f"-DSQP_SQRT={method}"], emulator.HERE / "roots.c", tmp_path / "roots")
+    done = subprocess.run([str(tmp_path / "roots")], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "seen_in"),
+    [
+        ("((root + 8) >> 4)", "(root >> 4)", "integer square root"),  # rounds down instead of to nearest
+        ("(0.25f * b) / right", "right - size", "stable"),  # the cancellation is back
+        ("(int32_t)(y + 0.5f)", "(int32_t)y", "int8 table"),
+        ("middle[x[i]]", "middle[x[i] & 127]", "int8 kernel"),
+        ("+ UINT32_C(23210)", "+ UINT32_C(29000)", "int16"),  # a poor first guess
+    ],
+)
+def test_a_planted_fault_in_the_header_is_seen(was, now, seen_in, tmp_path):
+    text = (emulator.INCLUDE / "sqp.h").read_text()
+    assert text.count(was) == 1
+    (tmp_path / "sqp.h").write_text(text.replace(was, now))
+    shutil.copy(CHECK, tmp_path)
+    compile_host(HOST["c99"], tmp_path / "check.c", tmp_path / "check", include=tmp_path)
+    jobs.write(tmp_path / "in.bin", INPUTS)
+    subprocess.run([str(tmp_path / "check")], cwd=tmp_path, check=True)
+    found = jobs.differences(jobs.read(tmp_path / "out.bin", len(INPUTS)), INPUTS, fused=False)
+    assert any(line.startswith(seen_in) for line in found), found
+
+
+def test_the_reference_fuses_as_exact_arithmetic_does():
+    # Oracle: long double has 64 bits; x*x has 48, so with c of like size the sum is exact and is rounded only once.
+    generator = np.random.default_rng(5)
+    x = generator.uniform(-4, 4, 20000).astype(np.float32)
+    wide = x.astype(np.longdouble) ** 2 + np.longdouble(np.float32(1.5238))
+    np.testing.assert_array_equal(
+        reference.multiply_add(x, np.float32(1.5238), fused=True), wide.astype(np.float32), strict=True
+    )
+
+
+def test_reference_kernels_are_as_accurate_as_the_header_says():
+    x = np.concatenate([np.linspace(-1e4, 1e4, 40001), np.linspace(-10, 10, 20001)]).astype(np.float32)
+    exact = reference.exact(x, 4.0)
+    # Each rounding is 2^-24. In the root s: of x*x and of the sum, both halved by the root, and its own; then x + s.
+    root = np.sqrt(x.astype(np.float64) ** 2 + 4)
+    assert np.max(np.abs(reference.plain(x, 4.0) - exact) / root) < 2 * 2.0**-24
+    # As above for the right half, all of it relative, and one division for the left.
+    assert np.max(np.abs(reference.stable(x, 4.0) / exact - 1)) < 4 * 2.0**-24
+
+
+@pytest.mark.parametrize("job", jobs.INT8_JOBS)
+def test_table_is_within_half_a_step_for_all_256_codes(job):
+    b, in_scale, in_zero, out_scale, out_zero = job
+    q = np.arange(-128, 128)
+    steps = reference.exact((q - in_zero) * np.float64(np.float32(in_scale)), np.float32(b))
+    steps = np.clip(steps / np.float64(np.float32(out_scale)) + out_zero, -128, 127)
+    # Half a step, plus float32 rounding of a value of up to 2^9 steps.
+    assert np.max(np.abs(reference.table(*job) - steps)) <= 0.5 + 2.0**-13
+
+
+@pytest.mark.parametrize("job", jobs.INT16_JOBS)
+def test_fixed_point_is_within_half_a_step_for_all_65536_codes(job):
+    b, in_scale, out_scale = job
+    q = np.arange(-32768, 32768)
+    scale_in, scale_out = np.float64(np.float32(in_scale)), np.float64(np.float32(out_scale))
+    steps = np.clip(reference.exact(q * scale_in, np.float32(b)) / scale_out, 0, 32767)
+    # Half an output step, the header's 0.001 input steps, b rounded to a whole squared step, the multiplier's 2^-24.
+    rounded_b = 0.5 / (4 * np.sqrt(q.astype(float) ** 2 + b / scale_in**2 + 1e-9))
+    allowed = 0.5 + (0.001 + rounded_b) * scale_in / scale_out + steps * 2.0**-23
+    wrong = np.abs(reference.fixed_point(*job) - steps) > allowed
+    assert not wrong.any(), (q[wrong][:5], steps[wrong][:5])
+
+
+def test_setup_refuses_what_it_cannot_handle(tmp_path):
+    program = """
+    #include <stdio.h>
+    #include "sqp.h"
+    int main(void) {
+        static const float cases[][3] = {{4, 0, 1}, {4, 1, 0}, {-1, 1, 1}, {4, 1e-9f, 1}, {4, 1, 1e-6f}, {4, 1e6f, 1}};
+        sqp_i16_params p;
+        int i, refused = 0;
+        for (i = 0; i < 6; ++i) { refused += sqp_i16_setup(&p, cases[i][0], cases[i][1], cases[i][2]) == -1; }
+        printf("%d\\n", refused);
+        return 0;
+    }
+    """
+    (tmp_path / "setup.c").write_text(program)
+    compile_host(HOST["c99"], tmp_path / "setup.c", tmp_path / "setup")
+    done = subprocess.run([str(tmp_path / "setup")], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "6"
+
+
+@pytest.mark.parametrize("core", emulator.CORES, ids=[core.name for core in emulator.CORES])
+def test_the_emulated_clock_counts_instructions(toolchain, core, tmp_path):
+    program = emulator.build(core, count.SOURCE, tmp_path, "-DKERNEL_calibrate", startup="minimal")
+    # Two instructions a turn; 64 calls of some 15 instructions for 16384 elements add less than 0.1.
+    assert count.instructions(core, program.path, tmp_path) == pytest.approx(2.05, abs=0.05)
+
+
+def test_counts_repeat_exactly_and_squareplus_costs_what_relu_costs(toolchain, tmp_path):
+    core = next(core for core in emulator.CORES if core.name == "M4F")
+    kernels = ("relu", "sqp_f32", "sqp_f32_halved", "softplus")
+    first, second = (count.measure(core, tmp_path / turn, kernels) for turn in ("first", "second"))
+    assert first == second
+    # Counts of one compiler release; these bounds are what the project promises, not what it measured.
+    assert first["sqp_f32"]["instructions"] <= first["relu"]["instructions"] + 2
+    assert first["softplus"]["instructions"] >= 10 * first["sqp_f32"]["instructions"]
+    assert first["sqp_f32"]["libm"] == [] and first["softplus"]["libm"] != []
+
+
+def test_without_fno_math_errno_only_sqrtf_is_linked(toolchain, tmp_path):
+    core = next(core for core in emulator.CORES if core.name == "M4F")
+    program = emulator.build(core, count.SOURCE, tmp_path, "-DKERNEL_sqp_f32", "-fmath-errno", startup="minimal")
+    assert "sqrtf" in program.libm and not {"expf", "logf"} & set(program.libm)
+
+
+def test_a_missing_toolchain_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(emulator.ToolchainMissingError, match="gcc-arm-none-eabi, picolibc-arm-none-eabi"):
+        emulator.ensure_toolchain()

@@ -1,0 +1,276 @@
+/* Squareplus for microcontrollers: y = (x + sqrt(x*x + b)) / 2.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * One header, C99 or C++11, no allocation, no table in RAM unless you ask for one, no state. Include it and call:
+ *
+ *   sqp_f32(x, b)                 the formula as it stands; what the export writes as MUL ADD SQRT ADD
+ *   sqp_f32_halved(z, quarter_b)  the same with z = x/2, the half having been folded into the layer before: one
+ *                                 multiplication less
+ *   sqp_f32_stable(x, b)          without cancellation: the left tail keeps all its digits, for one division
+ *   sqp_i8_fill, sqp_i8_n         int8 through a table of 256 entries
+ *   sqp_i16_setup, sqp_i16        int16 in fixed point, no floating point once set up
+ *
+ * A name that ends in _n works on n elements; input and output may be the same array.
+ *
+ * Square roots. With a floating-point unit the compiler's builtin becomes one instruction. GCC also links sqrtf, for
+ * the sake of errno, unless it is told -fno-math-errno. Without a unit an integer routine of this header is used,
+ * which rounds as IEEE 754 asks and pulls in nothing: by hardware division where there is one, bit by bit on cores
+ * such as Cortex-M0. Define SQP_SQRT before the include to choose another.
+ *
+ * Rounding. Compiled with -std=c99 or -ffp-contract=off the float kernels return the same bits on every core. GCC's
+ * default (-std=gnu..) fuses x*x + b into one instruction where the core has it: one rounding less, so the last bit
+ * may differ, towards the exact value.
+ *
+ * Domain. b >= 0. Float kernels: abs(x) < 1.8e19, where x*x still fits; NaN in gives NaN out. Below, "step" is one
+ * unit of the quantised output.
+ */
+#ifndef SQP_H_
+#define SQP_H_
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SQP_SQRT_BUILTIN 1 /* the compiler's: an instruction, or libm's sqrtf */
+#define SQP_SQRT_DIVIDE 2  /* integers, with hardware division */
+#define SQP_SQRT_BITWISE 3 /* integers, shifts and subtractions only */
+
+#ifndef SQP_SQRT
+#if defined(__ARM_FP) && (__ARM_FP & 4)
+#define SQP_SQRT SQP_SQRT_BUILTIN
+#elif defined(__arm__) && defined(__ARM_FEATURE_IDIV)
+#define SQP_SQRT SQP_SQRT_DIVIDE
+#elif defined(__arm__)
+#define SQP_SQRT SQP_SQRT_BITWISE
+#elif defined(__riscv) && !defined(__riscv_flen) && defined(__riscv_div)
+#define SQP_SQRT SQP_SQRT_DIVIDE
+#elif defined(__riscv) && !defined(__riscv_flen)
+#define SQP_SQRT SQP_SQRT_BITWISE
+#else
+#define SQP_SQRT SQP_SQRT_BUILTIN
+#endif
+#endif
+
+#if SQP_SQRT == SQP_SQRT_BUILTIN && !defined(__GNUC__)
+#include <math.h>
+#endif
+
+/* The int16 kernel takes its root from the integer routine everywhere; bit by bit only where division is slow. */
+#if SQP_SQRT == SQP_SQRT_BITWISE
+#define SQP_ROOT_BITWISE 1
+#else
+#define SQP_ROOT_BITWISE 0
+#endif
+
+/* Returns half the number of leading zero bits of v > 0: how many places v moves, two bits each, to reach 2^30. */
+static inline unsigned sqp_leading_pairs(uint32_t v) {
+#if defined(__GNUC__) && !SQP_ROOT_BITWISE
+    return (unsigned)__builtin_clz(v) >> 1;
+#else
+    unsigned pairs = 0;
+    if (v < (UINT32_C(1) << 16)) { v <<= 16; pairs += 8; }
+    if (v < (UINT32_C(1) << 24)) { v <<= 8; pairs += 4; }
+    if (v < (UINT32_C(1) << 28)) { v <<= 4; pairs += 2; }
+    if (v < (UINT32_C(1) << 30)) { pairs += 1; }
+    return pairs;
+#endif
+}
+
+/* Returns floor(sqrt(v) * 2^12), 28 bits, for v in [2^30, 2^32). Digit by digit, two bits of v for one of the root. */
+static inline uint32_t sqp_root28_bitwise(uint32_t v) {
+    uint32_t root = 1, rest = (v >> 30) - 1; /* the first digit is always 1 */
+    int digit;
+    v <<= 2;
+    for (digit = 0; digit < 15; ++digit) { /* the integer digits: rest < 2^18 */
+        uint32_t trial = (root << 2) + 1;
+        rest = (rest << 2) + (v >> 30);
+        v <<= 2;
+        root <<= 1;
+        if (rest >= trial) { rest -= trial; root += 1; }
+    }
+    for (digit = 0; digit < 12; ++digit) { /* the fraction: no bits of v are left, rest < 2^30 */
+        uint32_t trial = (root << 2) + 1;
+        rest <<= 2;
+        root <<= 1;
+        if (rest >= trial) { rest -= trial; root += 1; }
+    }
+    return root;
+}
+
+/* Returns the same by division: a straight line within 4.2 %, two Newton steps to 16 bits, a third to 28. */
+static inline uint32_t sqp_root28_divide(uint32_t v) {
+    uint32_t r = (((v >> 16) * UINT32_C(43691)) >> 16) + UINT32_C(23210);
+    uint32_t rest, root;
+    r = (r + v / r) >> 1;
+    r = (r + v / r) >> 1; /* now floor(sqrt(v)) or 1 more, and 2^16 may be reached: differences wrap to the truth */
+    rest = v - r * r;
+    if ((int32_t)rest < 0) {
+        r -= 1;
+        rest += 2 * r + 1;
+    }
+    root = (r << 12) + (rest << 11) / r; /* rest <= 2*r < 2^17; above the truth by less than 1/16, or cut below it */
+    return (int32_t)((v << 24) - root * root) < 0 ? root - 1 : root;
+}
+
+static inline uint32_t sqp_root28(uint32_t v) {
+#if SQP_ROOT_BITWISE
+    return sqp_root28_bitwise(v);
+#else
+    return sqp_root28_divide(v);
+#endif
+}
+
+/* Returns sqrt(v) rounded to nearest, with integers only. Zeros and NaN come back, negative v gives NaN. */
+static inline float sqp_sqrtf_integer(float v) {
+    uint32_t bits, fraction, root;
+    int32_t exponent;
+    memcpy(&bits, &v, sizeof bits);
+    if ((bits << 1) == 0 || bits == UINT32_C(0x7F800000)) { return v; }
+    if (bits > UINT32_C(0x7F800000)) { /* negative or NaN */
+        bits = UINT32_C(0x7FC00000);
+        memcpy(&v, &bits, sizeof bits);
+        return v;
+    }
+    exponent = (int32_t)(bits >> 23) - 127;
+    fraction = bits & UINT32_C(0x7FFFFF);
+    if (exponent == -127) { /* subnormal: bring the leading bit to its place */
+        exponent = -126;
+        while (fraction < UINT32_C(0x800000)) { fraction <<= 1; exponent -= 1; }
+    } else {
+        fraction |= UINT32_C(0x800000);
+    }
+    /* An even exponent is halved; an odd one lends its factor 2 to the fraction. 28 - 24 bits are left to round by,
+     * and a root with 24 bits of input is never half-way between two floats. */
+    root = sqp_root28(fraction << (7 + (exponent & 1)));
+    exponent = (exponent - (exponent & 1)) / 2;
+    bits = ((uint32_t)(exponent + 126) << 23) + ((root + 8) >> 4);
+    memcpy(&v, &bits, sizeof bits);
+    return v;
+}
+
+static inline float sqp_sqrtf(float v) {
+#if SQP_SQRT != SQP_SQRT_BUILTIN
+    return sqp_sqrtf_integer(v);
+#elif defined(__GNUC__)
+    return __builtin_sqrtf(v);
+#else
+    return sqrtf(v);
+#endif
+}
+
+/* ---- float32 ---- */
+
+/* Returns squareplus(x, b) by its formula. Absolute error up to 1.2e-7 * s, s = sqrt(x*x + b):
+ * far to the left, where x and s cancel, nothing of y may be left. */
+static inline float sqp_f32(float x, float b) {
+    return 0.5f * (x + sqp_sqrtf(x * x + b));
+}
+
+/* Returns squareplus(2*z, 4*quarter_b), the same bits as sqp_f32(2*z, 4*quarter_b) (subnormals aside). */
+static inline float sqp_f32_halved(float z, float quarter_b) {
+    return z + sqp_sqrtf(z * z + quarter_b);
+}
+
+/* Returns squareplus(x, b) within 2.4e-7 of its value on both sides, by y(x) * y(-x) = b/4. */
+static inline float sqp_f32_stable(float x, float b) {
+    float size = x < 0.0f ? -x : x;
+    float right = 0.5f * (size + sqp_sqrtf(x * x + b));
+    return x >= 0.0f ? right : (0.25f * b) / right;
+}
+
+static inline void sqp_f32_n(const float *x, float *y, size_t n, float b) {
+    size_t i;
+    for (i = 0; i < n; ++i) { y[i] = sqp_f32(x[i], b); }
+}
+
+static inline void sqp_f32_halved_n(const float *z, float *y, size_t n, float quarter_b) {
+    size_t i;
+    for (i = 0; i < n; ++i) { y[i] = sqp_f32_halved(z[i], quarter_b); }
+}
+
+static inline void sqp_f32_stable_n(const float *x, float *y, size_t n, float b) {
+    size_t i;
+    for (i = 0; i < n; ++i) { y[i] = sqp_f32_stable(x[i], b); }
+}
+
+/* ---- int8 by table ---- */
+
+/* Fills table so that table[q + 128] is the output code of input code q: within half a step of the exact value, halves
+ * away from zero, clipped to int8. Scales are > 0. Needs floating point, so call it once, or keep a constant table. */
+static inline void sqp_i8_fill(int8_t table[256], float b, float in_scale, int32_t in_zero, float out_scale,
+                               int32_t out_zero) {
+    int32_t q;
+    for (q = -128; q < 128; ++q) {
+        float y = sqp_f32_stable((float)(q - in_zero) * in_scale, b) / out_scale;
+        int32_t code = y < 512.0f ? (int32_t)(y + 0.5f) + out_zero : 512; /* y >= 0 */
+        table[q + 128] = (int8_t)(code > 127 ? 127 : code < -128 ? -128 : code);
+    }
+}
+
+static inline void sqp_i8_n(const int8_t *x, int8_t *y, size_t n, const int8_t table[256]) {
+    const int8_t *middle = table + 128;
+    size_t i;
+    for (i = 0; i < n; ++i) { y[i] = middle[x[i]]; }
+}
+
+/* ---- int16 in fixed point ---- */
+
+typedef struct {
+    uint32_t b;         /* b in squared input steps, divided by 2^square_shift */
+    int32_t multiplier; /* from root to output steps: multiplier * 2^-shift */
+    uint8_t shift;
+    uint8_t square_shift; /* even; above 0 only where b is large against the input's range */
+} sqp_i16_params;
+
+/* Fills *p for input and output of int16 with zero point 0. Returns 0, or -1 if the numbers cannot be handled: a scale or
+ * b out of range (scales > 0, b >= 0, b/in_scale^2 < 2^50), or a ratio in_scale/out_scale outside 2^-16 ... 2^16. */
+static inline int sqp_i16_setup(sqp_i16_params *p, float b, float in_scale, float out_scale) {
+    float square, ratio;
+    int shift = 31;
+    if (!(in_scale > 0.0f && out_scale > 0.0f && b >= 0.0f)) { return -1; }
+    ratio = in_scale / out_scale;
+    square = (b / in_scale) / in_scale;
+    if (!(ratio >= 1.0f / 65536.0f && ratio <= 65536.0f && square < 1125899906842624.0f)) { return -1; }
+    p->square_shift = 0;
+    while (square >= 3221225472.0f) { /* 3 * 2^30, which leaves room for the largest square, 2^30 */
+        square *= 0.25f;
+        p->square_shift = (uint8_t)(p->square_shift + 2);
+    }
+    p->b = (uint32_t)(square + 0.5f);
+    while (ratio < 0.5f) { ratio *= 2.0f; shift += 1; }
+    while (ratio >= 1.0f) { ratio *= 0.5f; shift -= 1; }
+    p->multiplier = (int32_t)(ratio * 2147483648.0f); /* a float has 24 bits, so this is exact and below 2^31 */
+    p->shift = (uint8_t)(shift + 1 + 12 - p->square_shift / 2); /* +1 for the 1/2, the rest for the fraction's bits */
+    return 0;
+}
+
+/* Returns the output code of input code x: within half a step, plus 0.001 input steps, of the exact value where
+ * b/in_scale^2 < 3 * 2^30 (a symmetric input range of 1.2 or more at b = 4). */
+static inline int16_t sqp_i16(int16_t x, const sqp_i16_params *p) {
+    int32_t q = x;
+    uint32_t v = ((uint32_t)(q * q) >> p->square_shift) + p->b;
+    int32_t twice = q * (INT32_C(4096) >> (p->square_shift / 2));
+    int64_t y;
+    if (v != 0) {
+        unsigned pairs = sqp_leading_pairs(v);
+        twice += (int32_t)(sqp_root28(v << (2 * pairs)) >> pairs);
+    }
+    y = ((int64_t)twice * p->multiplier + (INT64_C(1) << (p->shift - 1))) >> p->shift;
+    return (int16_t)(y > 32767 ? 32767 : y < 0 ? 0 : y);
+}
+
+static inline void sqp_i16_n(const int16_t *x, int16_t *y, size_t n, const sqp_i16_params *p) {
+    size_t i;
+    for (i = 0; i < n; ++i) { y[i] = sqp_i16(x[i], p); }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SQP_H_ */
