@@ -27,9 +27,10 @@ def squareplus(x: Any, c: Any) -> Any:
     def forward(x: Any, c: Any = c) -> Any:
         return tf.cast(formulas.value(tf, tf.cast(x, wide), c, wide), dtype)
 
-    def backward(dy: Any, y: Any) -> Any:
+    def backward(dy: Any, y: Any, saving: bool) -> Any:
         dy, y = tf.cast(dy, wide), tf.cast(y, wide)
-        dx = tf.cast(_slope_times(dy, y, c), dtype)
+        dx = dy * formulas.slope(tf, y, c, wide) if saving else _slope_times(dy, y, c)
+        dx = tf.cast(dx, dtype)
         return (dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)) if learnt else dx
 
     return _with_gradient(forward, backward, *((x, c) if learnt else (x,)))
@@ -38,30 +39,50 @@ def squareplus(x: Any, c: Any) -> Any:
 def rectifier(x: Any) -> Any:
     """Returns relu of `x`, the limit b = 0, with the derivative 1/2 at 0 that squareplus has for every b."""
 
-    def backward(dy: Any, _: Any) -> Any:
+    def backward(dy: Any, y: Any, saving: bool) -> Any:
         # The output cannot tell 0 from a negative input, so here the input is kept.
         return dy * (tf.sign(x) * 0.5 + 0.5)
 
     return _with_gradient(tf.nn.relu, backward, x)
 
 
+def _slope_times(dy: Any, y: Any, c: Any) -> Any:
+    """Returns dy * dy/dx with a rule of its own, whose derivatives are right to the last digits on both sides."""
+    wide, learnt = y.dtype.name, tf.is_tensor(c)
+
+    def forward(dy: Any, y: Any, c: Any = c) -> Any:
+        return formulas.slope_times(dy, y, c)
+
+    def backward(u: Any, _: Any, saving: bool) -> Any:
+        both = u * dy
+        by_dy = u * formulas.slope(tf, y, c, wide) if saving else _slope_times(u, y, c)
+        by_y = both * formulas.slope_by_y(tf, y, c, wide)
+        return (by_dy, by_y, _sum_to(both * formulas.slope_by_c(tf, y, c, wide), c)) if learnt else (by_dy, by_y)
+
+    return _with_gradient(forward, backward, *((dy, y, c) if learnt else (dy, y)))
+
+
 def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *args: Any) -> Any:
-    """Returns forward(*args), differentiated by backward(dy, y) where y is the tensor returned."""
+    """Returns forward(*args), differentiated by backward(dy, y, saving) where y is the tensor returned.
+
+    While a SavedModel is written (`saving`), TensorFlow stores the rules of the model's own operations but not those
+    of operations inside a rule: there the backward pass has to be made of plain operations.
+    """
     returned: list[Any] = []
     pending = [args]
 
-    def rule(dy: Any) -> tuple[Any, ...]:
+    def rule(dy: Any, saving: bool = False) -> tuple[Any, ...]:
         # A forward-mode accumulator asks while the operation is still being recorded, when there is no tensor to
         # name yet. It gets one of its own; it sits out meanwhile, so this ends.
         y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
-        return tuple(tf.nest.flatten(backward(dy, y)))
+        return tuple(tf.nest.flatten(backward(dy, y, saving)))
 
     returned.append(_record(forward, rule, args) if record else _public_record(forward, rule, args))
     pending.clear()  # Or the rule would keep the inputs alive until the backward pass.
     return returned[0]
 
 
-def _record(forward: Callable[..., Any], rule: Callable[[Any], tuple[Any, ...]], args: tuple[Any, ...]) -> Any:
+def _record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, ...]], args: tuple[Any, ...]) -> Any:
     """Returns forward(*args), recorded with `rule` on every tape and accumulator, and in the graph that is built."""
     with record.stop_recording():
         y = forward(*args)
@@ -72,7 +93,8 @@ def _record(forward: Callable[..., Any], rule: Callable[[Any], tuple[Any, ...]],
             # that `tf.gradients`, functions and SavedModels find the rule. There the operation itself is recorded,
             # too, and forward mode takes its derivative; here only the rule counts.
             name, inputs = f"SquareplusRule-{next(_count)}", [y, *args]
-            tf.RegisterGradient(name)(lambda _, dy, *unused: [None, *rule(dy)])
+            # A SavedModel's writer traces the rule without an operation.
+            tf.RegisterGradient(name)(lambda op, dy, *unused: [None, *rule(dy, saving=op is None)])
             with tf.compat.v1.get_default_graph().gradient_override_map({"IdentityN": name}):
                 outputs = tf.identity_n(inputs)
     skipped = [None] * (len(inputs) - len(args))
@@ -80,29 +102,14 @@ def _record(forward: Callable[..., Any], rule: Callable[[Any], tuple[Any, ...]],
     return outputs[0]
 
 
-def _public_record(forward: Callable[..., Any], rule: Callable[[Any], tuple[Any, ...]], args: tuple[Any, ...]) -> Any:
+def _public_record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, ...]], args: tuple[Any, ...]) -> Any:
     """As `_record`, by public means: without forward mode inside `tf.function`."""
 
     @tf.custom_gradient
     def operation(*args: Any) -> tuple[Any, Callable[[Any], Any]]:
-        return forward(*(tf.stop_gradient(arg) for arg in args)), rule
+        return forward(*(tf.stop_gradient(arg) for arg in args)), lambda dy: rule(dy)
 
     return operation(*args)
-
-
-def _slope_times(dy: Any, y: Any, c: Any) -> Any:
-    """Returns dy * dy/dx with second derivatives that neither overflow nor turn into NaN where y is 0."""
-    wide, learnt = y.dtype.name, tf.is_tensor(c)
-
-    def forward(dy: Any, y: Any, c: Any = c) -> Any:
-        return formulas.slope_times(dy, y, c)
-
-    def backward(u: Any, _: Any) -> Any:
-        both = u * dy
-        by_dy, by_y = _slope_times(u, y, c), both * formulas.slope_by_y(tf, y, c, wide)
-        return (by_dy, by_y, _sum_to(both * formulas.slope_by_c(tf, y, c, wide), c)) if learnt else (by_dy, by_y)
-
-    return _with_gradient(forward, backward, *((dy, y, c) if learnt else (dy, y)))
 
 
 def _sum_to(value: Any, like: Any) -> Any:

@@ -42,6 +42,12 @@ def _bounded(ns: Any, y: Any, c: Any, dtype: str) -> tuple[Any, Any]:
     return y, y * y + c
 
 
+def slope(ns: Any, y: Any, c: Any, dtype: str) -> Any:
+    """Returns dy/dx in plain steps that can be differentiated without overflow or NaN."""
+    y, d = _bounded(ns, y, c, dtype)
+    return y * (y / d)
+
+
 def slope_by_y(ns: Any, y: Any, c: Any, dtype: str) -> Any:
     """Returns the derivative of dy/dx with respect to y: 2*y*c / (y*y + c)**2."""
     y, d = _bounded(ns, y, c, dtype)
