@@ -21,8 +21,8 @@ def current() -> Form | None:
 
 
 @contextlib.contextmanager
-def use(form: Form) -> Iterator[None]:
-    """Writes every activation of this package through `form` while the block runs."""
+def use(form: Form | None) -> Iterator[None]:
+    """Writes every activation of this package through `form` while the block runs; None writes it as trained."""
     token = _CURRENT.set(form)
     try:
         yield

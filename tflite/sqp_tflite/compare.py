@@ -1,0 +1,120 @@
+"""Runs a file on every installed interpreter and measures it against Keras's outputs."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from sqp_tflite import runtimes
+from sqp_tflite.policy import TARGETS
+from sqp_tflite.report import Agreement
+from sqp_tflite.samples import Samples
+
+FLOAT_TOLERANCE = 1e-4
+"""Largest error of a float32 file, over the range of the outputs: float32 sums in another order, over many layers."""
+
+
+def compare(
+    content: bytes, samples: Samples, reference: tuple[np.ndarray, ...], *, tolerance: float = FLOAT_TOLERANCE
+) -> tuple[Agreement, ...]:
+    """Returns one `Agreement` per runtime, the missing ones as "not checked".
+
+    Args:
+        content: The TFLite file.
+        samples: The inputs.
+        reference: Keras's outputs for them, one array per output, shape (samples, ...).
+        tolerance: Largest error over the range of Keras's outputs that still is "ok".
+    """
+    with ThreadPoolExecutor(len(TARGETS)) as pool:
+        return tuple(pool.map(lambda runtime: _one(runtime, content, samples, reference, tolerance), TARGETS))
+
+
+def _one(
+    runtime: str, content: bytes, samples: Samples, reference: tuple[np.ndarray, ...], tolerance: float
+) -> Agreement:
+    if not runtimes.installed(runtime):
+        return Agreement(runtime, "not checked", f"not installed: {runtimes.INSTALL[runtime]}")
+    try:
+        outputs = runtimes.run(runtime, content, samples.inputs)
+    except runtimes.RuntimeFailedError as error:
+        return Agreement(runtime, "failed", str(error))
+    return agreement(runtime, outputs, reference, samples.labels, tolerance)
+
+
+def agreement(
+    runtime: str,
+    outputs: runtimes.Outputs,
+    reference: tuple[np.ndarray, ...],
+    labels: np.ndarray | None,
+    tolerance: float,
+) -> Agreement:
+    """Returns how outputs compare with the reference; the worst output decides.
+
+    Args:
+        runtime: Its name.
+        outputs: What it computed.
+        reference: Keras's outputs.
+        labels: Of the first output, or None.
+        tolerance: Largest error over the output's range.
+    """
+    errors, shares, steps = [], [], []
+    broken = ""
+    for place, (ours, theirs) in enumerate(zip(outputs.values, reference, strict=True)):
+        if ours.shape != theirs.shape:
+            raise ValueError(f"Output {place} must have the shape {theirs.shape}. Received: {ours.shape}.")
+        if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
+            broken = f"output {place} is not finite where Keras's is"
+        difference = np.abs(np.where(np.isfinite(ours) & np.isfinite(theirs), ours.astype(np.float64) - theirs, 0.0))
+        errors.append(float(difference.max(initial=0.0)))
+        shares.append(errors[-1] / _range(theirs))
+        scale = outputs.scales[place]
+        if scale:
+            steps.append(errors[-1] / scale)
+    good = not broken and max(shares) <= tolerance
+    reason = broken or (
+        "" if good else f"the largest error is {max(shares):.2g} of the range, allowed is {tolerance:.2g}"
+    )
+    return Agreement(
+        runtime=runtime,
+        status="ok" if good else "differs",
+        reason=reason,
+        samples=len(reference[0]),
+        max_abs_error=max(errors),
+        error_of_range=max(shares),
+        max_steps=max(steps) if steps else None,
+        argmax_agreement=_argmax_agreement(outputs.values[0], reference[0]),
+        metric_before=None if labels is None else metric(reference[0], labels),
+        metric_after=None if labels is None else metric(outputs.values[0], labels),
+    )
+
+
+def metric(outputs: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the accuracy of a classifier's outputs, the mean absolute error of a regression's.
+
+    Args:
+        outputs: Shape (samples, classes), or (samples, 1) for two classes (above 1/2 is class 1) or a regression.
+        labels: Class numbers, shape (samples,) or (samples, 1), one-hot rows, or real targets.
+    """
+    labels = np.asarray(labels)
+    flat = outputs.reshape(len(outputs), -1)
+    if flat.shape[1] > 1 and labels.size == len(labels):
+        return float(np.mean(flat.argmax(axis=1) == labels.reshape(-1)))
+    if flat.shape[1] > 1 and labels.shape == outputs.shape and set(np.unique(labels)) <= {0, 1}:
+        return float(np.mean(flat.argmax(axis=1) == labels.reshape(len(labels), -1).argmax(axis=1)))
+    if set(np.unique(labels)) <= {0, 1}:
+        return float(np.mean((flat.reshape(labels.shape) > 0.5) == labels))
+    return float(np.mean(np.abs(outputs.reshape(labels.shape) - labels)))
+
+
+def _range(values: np.ndarray) -> float:
+    finite = values[np.isfinite(values)]
+    spread = float(finite.max() - finite.min()) if finite.size else 0.0
+    # A constant output has no range: its size, or 1, takes the place.
+    return spread or (float(np.abs(finite).max()) if finite.size else 0.0) or 1.0
+
+
+def _argmax_agreement(ours: np.ndarray, theirs: np.ndarray) -> float | None:
+    if ours.ndim < 2 or ours.shape[-1] < 2:
+        return None
+    return float(np.mean(ours.argmax(axis=-1) == theirs.argmax(axis=-1)))

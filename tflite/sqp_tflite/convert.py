@@ -1,0 +1,79 @@
+"""A traced function to the bytes of a float TFLite file, by TensorFlow's converter in a child process."""
+
+from __future__ import annotations
+
+import re
+
+from sqp_tflite.child import ChildError, Worker
+from sqp_tflite.errors import CrashedError, RefusedError
+from sqp_tflite.layers import LayerNames
+from sqp_tflite.report import Finding
+from sqp_tflite.rewrite import Traced
+
+IMPORTS = ("sqp_tflite.convert", "tensorflow")
+"""What a worker for `convert` may import ahead of time."""
+
+
+def convert(traced: Traced, worker: Worker) -> bytes:
+    """Returns the float32 file: built-in ops only, inputs and outputs named and ordered as in Keras.
+
+    Args:
+        traced: What `rewrite` returned.
+        worker: The child process to convert in.
+
+    Raises:
+        RefusedError: Ops that have no built-in counterpart, each with its Keras layer.
+        CrashedError: The converter died.
+    """
+    inputs = tuple(spec.name for spec in traced.inputs)
+    try:
+        return worker.call("sqp_tflite.convert:convert_graph", traced.graph_def, inputs, traced.outputs)
+    except ChildError as error:
+        findings = _missing_ops(error.text, traced.layers)
+        if not findings:
+            raise CrashedError(
+                f"TensorFlow's converter refused the model. Received: {_first_line(error.text)} "
+                "Run again with --debug for its whole output."
+            ) from error
+        raise RefusedError(f"{len(findings)} op(s) of the model have no TFLite counterpart.", findings) from error
+
+
+def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> bytes:
+    """Returns the TFLite file of a frozen graph; runs in the child.
+
+    Args:
+        graph_def: A serialized GraphDef without variables.
+        inputs: Names of the placeholders, in the order that the file shall have.
+        outputs: Names of the output nodes, in order.
+    """
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    definition = tf.compat.v1.GraphDef.FromString(graph_def)
+    with graph.as_default():
+        tf.import_graph_def(definition, name="")
+    tensors = [[graph.get_tensor_by_name(f"{name}:0") for name in names] for names in (inputs, outputs)]
+    converter = tf.compat.v1.lite.TFLiteConverter(definition, *tensors)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    return converter.convert()
+
+
+def _missing_ops(text: str, layers: LayerNames) -> tuple[Finding, ...]:
+    findings = []
+    pattern = r"loc\((?:callsite\()?(?:fused\[[^\]]*?)?\"([^\"]*)\"[^\n]*?error: '(tf\.\w+)' op is neither a custom op"
+    for where, op in dict.fromkeys(re.findall(pattern, text)):
+        name = where.partition("@")[0].rstrip(":")
+        findings.append(
+            Finding(
+                layer=layers.of(name),
+                op=op,
+                dtype="any",
+                rule=f"`{op}` has no built-in TFLite operator.",
+                remedy="Take it out of the exported model, or write it with other operations.",
+            )
+        )
+    return tuple(findings)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")

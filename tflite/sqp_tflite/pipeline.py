@@ -1,0 +1,270 @@
+"""The whole way from a Keras model to a proven TFLite file: each step is a module, this one puts them in order."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sqp_tflite.audit import audit, op_rows, tensor_rows
+from sqp_tflite.child import Worker
+from sqp_tflite.compare import compare
+from sqp_tflite.convert import IMPORTS, convert
+from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityError, RefusedError
+from sqp_tflite.graph import Graph
+from sqp_tflite.layers import LayerNames
+from sqp_tflite.load import Loaded, load
+from sqp_tflite.plan import Plan, plan
+from sqp_tflite.policy import NAMES, TARGETS
+from sqp_tflite.read import read
+from sqp_tflite.report import Agreement, Finding, Report
+from sqp_tflite.rewrite import rewrite
+from sqp_tflite.samples import Samples, samples
+from sqp_tflite.versions import versions
+
+Progress = Callable[[str], None]
+"""Is told the name of each step as it begins."""
+
+_CHUNK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What `export` returns: the file's bytes (None after a dry run) and the report."""
+
+    model_bytes: bytes | None
+    report: Report
+
+
+def export(
+    model: Any,
+    output: str | Path | None = None,
+    *,
+    target: str = "tflm",
+    data: str | Path | Mapping[str, Any] | np.ndarray | None = None,
+    names: Mapping[str, str] | None = None,
+    trust_code: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Export:
+    """Returns the model as a TFLite file that the target's interpreter has run, and writes it if `output` is given.
+
+    Args:
+        model: A built Keras model, or the path of a `.keras` or `.h5` file or of a SavedModel folder.
+        output: Where to write the file; written whole, and only if the verdict is "ok".
+        target: Whose operator table and interpreter decide: "tflm", "litert" or "tflite-runtime".
+        data: Inputs to compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels under y.
+            Seeded inputs without it.
+        names: What an unknown activation name in the file stands for: {"my_softplus": "softplus"}.
+        trust_code: Whether code in the file may run.
+        dry_run: Whether to stop after the plan.
+        progress: Is told each step.
+
+    Raises:
+        BadInputError: The call or the model cannot be used.
+        RefusedError: The target cannot run the model; `findings` lists every reason.
+        ParityError: The interpreter's outputs are not Keras's.
+        EnvironmentMissingError: The target's interpreter is not installed.
+    """
+    began = time.monotonic()
+    tell = progress or (lambda step: None)
+    _check_call(model, output, target)
+    with Worker(() if dry_run else IMPORTS) as worker:
+        tell("load")
+        loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
+        inputs = samples(data, loaded.inputs)
+        planned = plan(loaded, target=target)
+        report = _planned(planned)
+        if dry_run:
+            return Export(None, dataclasses.replace(report, seconds=_since(began)))
+        _require_runtime(target)
+        tell("trace")
+        try:
+            traced = rewrite(planned)
+            tell("convert")
+            content = convert(traced, worker)
+        except RefusedError as error:
+            raise _refused(report, error.findings, began) from error
+    graph = read(content)
+    report = _described(report, graph, traced.layers)
+    findings = audit(graph, target, traced.layers)
+    if findings:
+        raise _refused(report, findings, began)
+    tell("compare")
+    report = _compared(report, content, loaded, inputs, began)
+    if output is not None:
+        write(Path(output), content)
+        report = dataclasses.replace(report, output=str(output))
+    return Export(content, dataclasses.replace(report, seconds=_since(began)))
+
+
+def check(
+    model: Any,
+    tflite: str | Path | bytes,
+    data: str | Path | Mapping[str, Any] | np.ndarray | None = None,
+    *,
+    tolerance: float | None = None,
+    names: Mapping[str, str] | None = None,
+    trust_code: bool = False,
+) -> tuple[Agreement, ...]:
+    """Returns how a TFLite file, of any origin, agrees with its Keras model on each installed runtime.
+
+    Args:
+        model: As in `export`.
+        tflite: The file or its bytes.
+        data: As in `export`.
+        tolerance: Largest error over the range of the outputs; by default that of the file's type of numbers.
+        names: As in `export`.
+        trust_code: As in `export`.
+
+    Raises:
+        BadInputError: One of them cannot be read, or their inputs or outputs don't fit together.
+    """
+    content = tflite if isinstance(tflite, bytes) else Path(tflite).read_bytes() if Path(tflite).is_file() else b""
+    graph = read(content if content else tflite)
+    loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
+    given = [(1, *spec.shape) for spec in loaded.inputs]
+    found = [tensor.shape for tensor in graph.inputs]
+    if given != found:
+        raise BadInputError(
+            f"The file's inputs must be the model's. Received: model {given}, file {found}. "
+            "Check that the file was made from this model, with batch 1."
+        )
+    inputs = samples(data, loaded.inputs)
+    allowed = {} if tolerance is None else {"tolerance": tolerance}
+    return compare(content, inputs, reference(loaded, inputs), **allowed)
+
+
+def reference(loaded: Loaded, inputs: Samples) -> tuple[np.ndarray, ...]:
+    """Returns Keras's own outputs for the samples, one array per output."""
+    chunks = []
+    for start in range(0, len(inputs), _CHUNK):
+        outputs = loaded.call([array[start : start + _CHUNK] for array in inputs.inputs])
+        chunks.append([np.asarray(value, dtype=np.float32) for value in outputs.values()])
+    return tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+        BadInputError: The folder or the disk does not take it; an older file stays as it was.
+    """
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise BadInputError(f"`{path}` cannot be written: {error.strerror}. Choose another place with -o.") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise BadInputError(f"`{path}` cannot be written: {error.strerror}. Choose another place with -o.") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def check_output(path: Path) -> None:
+    """Raises `BadInputError` if a file cannot be written there, before any work is done."""
+    if path.is_dir():
+        raise BadInputError(f"The output must be a file. Received: `{path}`, a folder. Pass -o FILE.tflite.")
+    parent = path.parent
+    if not parent.is_dir():
+        raise BadInputError(f"The output's folder must exist. Received: `{path}`. Create `{parent}` first.")
+    if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise BadInputError(f"The output must be writable. Received: `{path}`. Choose another place with -o.")
+
+
+def _check_call(model: Any, output: str | Path | None, target: str) -> None:
+    if target not in TARGETS:
+        raise BadInputError(f"`target` must be one of {', '.join(TARGETS)}. Received: {target!r}.")
+    if isinstance(model, (str, Path)) and not Path(model).exists():
+        raise BadInputError(f"`{model}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
+    if output is not None:
+        check_output(Path(output))
+        if isinstance(model, (str, Path)) and Path(output).exists() and Path(output).samefile(model):
+            raise BadInputError(f"The output must not be the model itself. Received: `{output}`. Pass -o FILE.tflite.")
+
+
+def _require_runtime(target: str) -> None:
+    from sqp_tflite import runtimes
+
+    if not runtimes.installed(target):
+        raise EnvironmentMissingError(
+            f"A file for `{target}` is proven on {NAMES[target]}, which is not installed. Received: --target {target}. "
+            f"Install it with {runtimes.INSTALL[target]}, or choose --target litert."
+        )
+
+
+def _shapes(data: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the given arrays per name, for inputs that leave a dimension open; bad data is reported later."""
+    if isinstance(data, (str, Path)):
+        try:
+            with np.load(data, allow_pickle=False) as held:
+                return {name: held[name].shape[1:] for name in held.files}
+        except (OSError, ValueError, TypeError, AttributeError, EOFError):
+            return {}
+    if isinstance(data, Mapping):
+        return {name: np.shape(value)[1:] for name, value in data.items()}
+    return {}
+
+
+def _planned(planned: Plan) -> Report:
+    return Report(
+        verdict="ok",
+        source=planned.loaded.source,
+        target=planned.target,
+        quantize=planned.quantize,
+        lowering=planned.lowering,
+        plan=planned.rows,
+        notes=planned.notes,
+        versions=versions(),
+    )
+
+
+def _described(report: Report, graph: Graph, layers: LayerNames) -> Report:
+    return dataclasses.replace(
+        report,
+        sha256=graph.sha256,
+        size_bytes=graph.size_bytes,
+        ops=op_rows(graph, layers),
+        inputs=tensor_rows(graph, graph.main.inputs),
+        outputs=tensor_rows(graph, graph.main.outputs),
+    )
+
+
+def _refused(report: Report, findings: tuple[Finding, ...], began: float) -> RefusedError:
+    refused = dataclasses.replace(report, verdict="refused", findings=findings, seconds=_since(began))
+    count = f"{len(findings)} reason" + ("s" if len(findings) > 1 else "")
+    listed = "".join(f"\n- {finding}" for finding in findings)
+    return RefusedError(f"{report.source} cannot ship to {NAMES[report.target]}, {count}:{listed}", findings, refused)
+
+
+def _compared(report: Report, content: bytes, loaded: Loaded, inputs: Samples, began: float) -> Report:
+    found = compare(content, inputs, reference(loaded, inputs))
+    report = dataclasses.replace(report, agreement=found, seconds=_since(began))
+    bad = [row for row in found if row.status in ("differs", "failed") and row.runtime == report.target]
+    bad += [row for row in found if row.status == "differs" and row.runtime != report.target]
+    if bad:
+        failed = dataclasses.replace(report, verdict="parity_failed")
+        listed = "".join(f"\n- {NAMES[row.runtime]}: {row.reason}" for row in bad)
+        raise ParityError(f"The file does not agree with {report.source}:{listed}", report=failed)
+    others = [row for row in found if row.status == "failed"]
+    notes = [f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others]
+    return dataclasses.replace(report, notes=report.notes + tuple(notes))
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 3)

@@ -1,0 +1,112 @@
+"""What each layer's activation is, and what it becomes for this target and this type of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import sqp_keras.sites
+from sqp_keras.sites import Site
+from sqp_tflite.load import Loaded
+from sqp_tflite.policy import broken_rule
+from sqp_tflite.report import PlanRow
+
+SQUAREPLUS_OPS = ("MUL", "ADD", "SQRT", "ADD")
+
+FLOAT_OPS = MappingProxyType(
+    {
+        "linear": (),
+        "relu": ("RELU",),
+        "relu6": ("RELU6",),
+        "leaky_relu": ("LEAKY_RELU",),
+        "prelu": ("PRELU",),
+        "hard_sigmoid": ("MUL", "ADD", "RELU6"),
+        "hard_silu": ("HARD_SWISH",),
+        "hard_tanh": ("RELU_N1_TO_1",),
+        "softsign": ("ABS", "ADD", "DIV"),
+        "softplus": ("EXP", "ADD", "LOG"),
+        "sigmoid": ("LOGISTIC",),
+        "tanh": ("TANH",),
+        "softmax": ("SOFTMAX",),
+        "log_softmax": ("LOG_SOFTMAX",),
+        "silu": ("LOGISTIC", "MUL"),
+        "elu": ("ELU",),
+        "gelu": ("GELU",),
+        "mish": ("EXP", "ADD", "LOG", "TANH", "MUL"),
+        "selu": ("GREATER", "MUL", "EXP", "SUB", "MUL", "SELECT"),
+        "celu": ("RELU", "MINIMUM", "EXP", "SUB", "ADD"),
+        "exponential": ("EXP",),
+        "log_sigmoid": ("EXP", "ADD", "LOG"),
+    }
+)
+"""What TensorFlow's converter writes for each of Keras's activations in a float model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an export is going to do.
+
+    Attributes:
+        loaded: The model.
+        target: Whose operator table decides.
+        quantize: "float32", ...
+        lowering: "algebraic", ...
+        rows: One per activation.
+        notes: What the user should know, in sentences.
+    """
+
+    loaded: Loaded
+    target: str
+    quantize: str
+    lowering: str
+    rows: tuple[PlanRow, ...]
+    notes: tuple[str, ...]
+
+
+def plan(loaded: Loaded, *, target: str = "tflm", quantize: str = "float32", lowering: str = "algebraic") -> Plan:
+    """Returns the plan of an export; the model is only read.
+
+    Args:
+        loaded: What `load` returned.
+        target: One of `policy.TARGETS`.
+        quantize: The type of numbers.
+        lowering: How an activation is written.
+    """
+    notes = [f"The batch is fixed to 1: {_shapes(loaded)}."]
+    if loaded.model is None:
+        notes.append("A SavedModel holds finished graphs: its activations are exported as they stand in it.")
+        return Plan(loaded, target, quantize, lowering, (), tuple(notes))
+    if _half_precision(loaded.model):
+        notes.append("The model was trained in mixed precision; it is exported in float32, the type of its weights.")
+    rows = tuple(_row(site, target) for site in sqp_keras.sites.sites(loaded.model))
+    return Plan(loaded, target, quantize, lowering, tuple(row for row in rows if row), tuple(notes))
+
+
+def _row(site: Site, target: str) -> PlanRow | None:
+    activation = site.activation
+    if activation.name == "linear":
+        return None
+    parameters = dict(activation.parameters)
+    if activation.name == "squareplus":
+        learnt = parameters.get("learn_b")
+        b = "learnt" if learnt else f"{parameters.get('b', 4.0):g}" if parameters.get("b") is not None else "4"
+        ops = ("RELU",) if b == "0" else SQUAREPLUS_OPS
+        ops += ("ADD",) if parameters.get("floor") else ()
+        return PlanRow(site.label, f"squareplus (b={b})", " ".join(ops), ops)
+    if activation.name == "algebraic":
+        return PlanRow(site.label, f"algebraic {parameters.get('of')}", "ADD MUL SQRT", ("ADD", "MUL", "SQRT"))
+    if activation.name == sqp_keras.sites.UNKNOWN:
+        return PlanRow(site.label, activation.spelled, "as its code says", ())
+    ops = FLOAT_OPS.get(activation.name, ())
+    refused = [op for op in dict.fromkeys(ops) if broken_rule(op, "float32", target)]
+    becomes = f"refused: {', '.join(refused)}" if refused else " ".join(ops) or "as its code says"
+    return PlanRow(site.label, activation.name, becomes, ops)
+
+
+def _shapes(loaded: Loaded) -> str:
+    return ", ".join(f"`{spec.name}` is {(1, *spec.shape)}" for spec in loaded.inputs)
+
+
+def _half_precision(model: Any) -> bool:
+    return any(layer.dtype_policy.compute_dtype != "float32" for layer in model._flatten_layers())

@@ -1,0 +1,32 @@
+"""The versions of all that decides what an export gives."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+DISTRIBUTIONS = (
+    "sqp-keras",
+    "tensorflow",
+    "keras",
+    "numpy",
+    "ai-edge-litert",
+    "litert-quantizer",
+    "tflite-runtime",
+    "tflite-micro",
+)
+
+
+def versions() -> tuple[tuple[str, str], ...]:
+    """Returns pairs (distribution, version), "not installed" where there is none, and Python's own."""
+    found = [(name, _version(name)) for name in DISTRIBUTIONS]
+    return (*found, ("python", platform.python_version()))
+
+
+def _version(name: str) -> str:
+    for candidate in (name, f"{name}-cpu"):
+        try:
+            return importlib.metadata.version(candidate)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "not installed"
