@@ -4,6 +4,7 @@ The derivative is written in terms of the tensor that the caller receives, not o
 differentiating it again goes through the same rule: every order, direction and mode follows from the two rules here.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -22,10 +23,10 @@ _count = itertools.count()
 
 def squareplus(x: Any, c: Any) -> Any:
     """Returns squareplus of the floating-point tensor `x` for c = b/4, a float > 0 or a tensor that broadcasts."""
-    dtype, wide, learnt = x.dtype, formulas.compute_dtype(x.dtype.name), tf.is_tensor(c)
+    dtype, wide, learnt = x.dtype.name, formulas.compute_dtype(x.dtype.name), tf.is_tensor(c)
 
     def forward(x: Any, c: Any = c) -> Any:
-        return tf.cast(formulas.value(tf, tf.cast(x, wide), c, wide), dtype)
+        return _compute("value", (dtype, wide), dtype, x, c)
 
     def backward(dy: Any, y: Any, saving: bool) -> Any:
         dy, y = tf.cast(dy, wide), tf.cast(y, wide)
@@ -51,7 +52,7 @@ def _slope_times(dy: Any, y: Any, c: Any) -> Any:
     wide, learnt = y.dtype.name, tf.is_tensor(c)
 
     def forward(dy: Any, y: Any, c: Any = c) -> Any:
-        return formulas.slope_times(dy, y, c)
+        return _compute("slope_times", (wide, wide, wide), wide, dy, y, c)
 
     def backward(u: Any, _: Any, saving: bool) -> Any:
         both = u * dy
@@ -110,6 +111,35 @@ def _public_record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, .
         return forward(*(tf.stop_gradient(arg) for arg in args)), lambda dy: rule(dy)
 
     return operation(*args)
+
+
+def _compute(formula: str, dtypes: tuple[str, ...], result: str, *args: Any) -> Any:
+    """Returns the formula of `args`, as one call in eager mode, where ten would cost ten times the overhead."""
+    if not tf.executing_eagerly():
+        return _FORMULAS[formula](result, *args)
+    *tensors, c = args
+    c = tf.convert_to_tensor(c, dtypes[-1])
+    return tf.raw_ops.PartitionedCall(args=[*tensors, c], Tout=[result], f=_function(formula, dtypes, result))[0]
+
+
+@functools.cache
+def _function(formula: str, dtypes: tuple[str, ...], result: str) -> Any:
+    """Returns a graph of the formula for tensors of any shape."""
+    signature = [tf.TensorSpec(None, dtype) for dtype in dtypes]
+    traced = tf.function(functools.partial(_FORMULAS[formula], result), input_signature=signature, autograph=False)
+    return traced.get_concrete_function()
+
+
+def _value(dtype: str, x: Any, c: Any) -> Any:
+    wide = formulas.compute_dtype(dtype)
+    return tf.cast(formulas.value(tf, tf.cast(x, wide), c, wide), dtype)
+
+
+def _slope_times_(_: str, dy: Any, y: Any, c: Any) -> Any:
+    return formulas.slope_times(dy, y, c)
+
+
+_FORMULAS = {"value": _value, "slope_times": _slope_times_}
 
 
 def _sum_to(value: Any, like: Any) -> Any:
