@@ -158,7 +158,8 @@ def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any
 
 def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:
     """Puts the tensors back into the arguments that a subclassed model was built with."""
-    left, arguments = list(tensors), {}
+    left = list(tensors)
+    arguments: dict[str, Any] = {}
     for argument, shape in model._build_shapes_dict.items():
         name = argument.removesuffix("_shape")
         if isinstance(shape, dict):

@@ -65,8 +65,8 @@ def _config(path: Path) -> tuple[Any, str]:
     if head == b"\x89HDF\r\n\x1a\n":
         return _h5_config(path)
     raise BadInputError(
-        f"`{path}` must be a Keras model: a .keras or .h5 file or a SavedModel folder. Received: a file of another kind "
-        f"({len(head)} bytes read: {head!r}). Save the model with model.save('model.keras')."
+        f"`{path}` must be a Keras model: a .keras or .h5 file or a SavedModel folder. Received: another kind of "
+        f"file ({len(head)} bytes read: {head!r}). Save the model with model.save('model.keras')."
     )
 
 
@@ -82,7 +82,8 @@ def _keras_config(path: Path) -> tuple[Any, str]:
             metadata = json.loads(archive.read("metadata.json")) if "metadata.json" in archive.namelist() else {}
     except (zipfile.BadZipFile, EOFError, OSError) as error:
         raise BadInputError(
-            f"`{path}` is a damaged .keras archive. Received: {error}. It may have been cut short: copy or save it again."
+            f"`{path}` is a damaged .keras archive. Received: {error}. It may have been cut short: "
+            "copy or save it again."
         ) from error
     except (KeyError, ValueError) as error:
         raise BadInputError(
@@ -118,8 +119,8 @@ def _refuse_code(config: Any, path: Path) -> None:
     if where:
         listed = ", ".join(f"`{layer}`" for layer in dict.fromkeys(where))
         raise BadInputError(
-            f"A model file must hold data, not code. Received: a lambda (Python bytecode) in {listed} of `{path}`; it was "
-            "not run. Use a named activation or layer instead, or pass --trust-code if you trust who wrote the file."
+            f"A model file must hold data, not code. Received: a lambda (Python bytecode) in {listed} of `{path}`; it "
+            "was not run. Use a named activation or layer instead, or pass --trust-code if you trust who wrote the file."
         )
 
 
@@ -128,7 +129,7 @@ def _is_code(node: dict[str, Any]) -> bool:
 
 
 def _refuse_unknown(config: Any, path: Path, stand_ins: dict[str, Any]) -> None:
-    unknown = {}
+    unknown: dict[str, tuple[str, str]] = {}
     for layer, node in _nodes(config):
         for name, hint in _unknown_names(node, stand_ins):
             unknown.setdefault(name, (layer, hint))
@@ -145,7 +146,7 @@ def _unknown_names(node: dict[str, Any], stand_ins: dict[str, Any]) -> Iterator[
         return
     module, registered = node.get("module"), node.get("registered_name")
     name = node["config"] if node["class_name"] in _STANDARD_FUNCTIONS else node["class_name"]
-    if not isinstance(name, str) or module is None and registered is None:
+    if not isinstance(name, str) or (module is None and registered is None):
         return
     if name in stand_ins or (registered or "") in stand_ins or str(module).split(".")[0] in _KNOWN_PACKAGES[:-1]:
         return

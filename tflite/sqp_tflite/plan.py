@@ -91,8 +91,8 @@ def _row(site: Site, target: str) -> PlanRow | None:
     if activation.name == "squareplus":
         learnt = parameters.get("learn_b")
         b = "learnt" if learnt else f"{parameters.get('b', 4.0):g}" if parameters.get("b") is not None else "4"
-        ops = ("RELU",) if b == "0" else SQUAREPLUS_OPS
-        ops += ("ADD",) if parameters.get("floor") else ()
+        written = ("RELU",) if b == "0" else SQUAREPLUS_OPS
+        ops: tuple[str, ...] = (*written, "ADD") if parameters.get("floor") else written
         return PlanRow(site.label, f"squareplus (b={b})", " ".join(ops), ops)
     if activation.name == "algebraic":
         return PlanRow(site.label, f"algebraic {parameters.get('of')}", "ADD MUL SQRT", ("ADD", "MUL", "SQRT"))

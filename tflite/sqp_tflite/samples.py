@@ -59,8 +59,8 @@ def samples(data: str | Path | Mapping[str, Any] | np.ndarray | None, specs: tup
     names = [spec.name for spec in specs]
     if set(arrays) != set(names):
         raise BadInputError(
-            f"{what} must hold one array per Keras input: {_listed(names)}{' (or x)' if len(names) == 1 else ''}, and may "
-            f"hold labels under y. Received: {_listed(arrays) or 'no array'}. Save it with numpy.savez and these names."
+            f"{what} must hold one array per Keras input: {_listed(names)}{' (or x)' if len(names) == 1 else ''}, and "
+            f"may hold labels under y. Received: {_listed(arrays) or 'no array'}. Save it with numpy.savez and these names."
         )
     inputs = tuple(_checked(arrays[spec.name], spec, what) for spec in specs)
     _check_counts(inputs, names, labels, what)
@@ -79,7 +79,7 @@ def seeded(specs: tuple[InputSpec, ...], count: int = 32) -> Samples:
     for spec in specs:
         shape = (count, *spec.shape)
         if np.issubdtype(np.dtype(spec.dtype), np.floating):
-            values = generator.standard_normal(shape)
+            values: np.ndarray = generator.standard_normal(shape)
             values[0] = 0.0
             values[1] *= 1000.0
             values[2] *= 30.0

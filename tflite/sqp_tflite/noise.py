@@ -1,0 +1,45 @@
+"""Keeps what third-party native code prints away from the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+
+@contextlib.contextmanager
+def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
+    """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 lead to a log that nobody sees.
+
+    TensorFlow prints through C++ and before its Python part can be told not to, so the descriptors are moved.
+
+    Args:
+        debug: Whether to let everything through instead.
+    """
+    if debug:
+        yield sys.stdout, sys.stderr
+        return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    streams = (sys.stdout, sys.stderr)
+    with tempfile.TemporaryFile() as log, open(os.devnull, "w") as nowhere:
+        out = os.fdopen(os.dup(saved[0]), "w", encoding="utf-8", errors="replace")
+        err = os.fdopen(os.dup(saved[1]), "w", encoding="utf-8", errors="replace")
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        sys.stdout = sys.stderr = nowhere
+        try:
+            yield out, err
+        finally:
+            sys.stdout, sys.stderr = streams
+            for number, descriptor in enumerate(saved, start=1):
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            for stream in (out, err):
+                with contextlib.suppress(OSError):  # a pipe whose reader has gone
+                    stream.close()
