@@ -1,0 +1,144 @@
+"""The model as a C array, with all that is needed to feed and read it as macros. C99 and C++11."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sqp_tflite.arena import tensor_bytes
+from sqp_tflite.emit.material import Material, Port
+
+_PER_LINE = 16
+
+ALIGN = """\
+/* TFLM reads 32-bit words out of the array in place: it must start on a multiple of 16. */
+#if defined(__cplusplus)
+#define {macro}_ALIGN alignas(16)
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define {macro}_ALIGN _Alignas(16)
+#elif defined(__GNUC__) || defined(__clang__) || defined(__ARMCC_VERSION)
+#define {macro}_ALIGN __attribute__((aligned(16)))
+#elif defined(__ICCARM__)
+#define {macro}_ALIGN _Pragma("data_alignment=16")
+#else
+#error "Say here how this compiler aligns an array to 16 bytes."
+#endif
+"""
+
+
+def c_array(material: Material) -> dict[str, str]:
+    """Returns the header and the source: {"model_data.h": ..., "model_data.c": ...}."""
+    name = f"{material.style.prefix}_data"
+    return {f"{name}.h": _header(material), f"{name}.c": _source(material)}
+
+
+def _header(material: Material) -> str:
+    style, graph = material.style, material.graph
+    macro, symbol = style.macro, f"{style.prefix}_data"
+    lines = [
+        f"/* `{material.report.source}` as TFLite: {graph.size_bytes} bytes, made by sqp-export. Do not edit. */",
+        f"#ifndef {macro}_DATA_H_",
+        f"#define {macro}_DATA_H_",
+        "",
+        "#include <stdint.h>",
+        *(["#include <stdbool.h>"] if _has_bool(material) else []),
+        "",
+        f"#define {macro}_SIZE {graph.size_bytes}",
+        f'#define {macro}_SHA256 "{graph.sha256}"',
+        f"#define {macro}_INPUT_COUNT {len(material.inputs)}",
+        f"#define {macro}_OUTPUT_COUNT {len(material.outputs)}",
+    ]
+    for port in (*material.inputs, *material.outputs):
+        lines += _port(port, macro)
+    lines += [
+        "",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+        f"extern {_declaration(material)}[{macro}_SIZE];",
+        f"extern const unsigned int {symbol}_size;",
+        "",
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
+        "",
+        f"#endif /* {macro}_DATA_H_ */",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _port(port: Port, macro: str) -> Iterable[str]:
+    tensor, key = port.tensor, f"{macro}_{port.macro}"
+    shape = [max(size, 1) for size in tensor.shape]
+    meaning = "plain numbers" if port.scale is None else "real = SCALE * (code - ZERO_POINT)"
+    yield from (
+        "",
+        f"/* {port.role.capitalize()} {port.index}, `{comment_text(tensor.name)}`: {meaning}. */",
+        f'#define {key}_NAME "{string_text(tensor.name)}"',
+        f"#define {key}_INDEX {port.index}",
+        f"#define {key}_TYPE {port.c_type}",
+        f'#define {key}_DTYPE "{tensor.dtype}"',
+        f"#define {key}_RANK {len(shape)}",
+        f"#define {key}_SHAPE {{{', '.join(map(str, shape)) or '1'}}}",
+        f"#define {key}_ELEMENTS {tensor.elements}",
+        f"#define {key}_BYTES {tensor_bytes(tensor)}",
+        f"#define {key}_QUANTIZED {int(port.scale is not None)}",
+    )
+    if port.scale is not None:
+        yield f"#define {key}_SCALE {float_text(port.scale)}"
+        yield f"#define {key}_ZERO_POINT {port.zero_point}"
+
+
+def _source(material: Material) -> str:
+    style = material.style
+    macro, symbol = style.macro, f"{style.prefix}_data"
+    section = f'__attribute__((section("{style.section}"))) ' if style.section else ""
+    return "\n".join(
+        [
+            f'#include "{symbol}.h"',
+            "",
+            ALIGN.format(macro=macro),
+            f"{macro}_ALIGN {section}{_declaration(material)}[{macro}_SIZE] = {{",
+            *bytes_text(material.model),
+            "};",
+            "",
+            f"const unsigned int {symbol}_size = {macro}_SIZE;",
+            "",
+        ]
+    )
+
+
+def _declaration(material: Material) -> str:
+    return f"{material.style.qualifier} unsigned char {material.style.prefix}_data".strip()
+
+
+def _has_bool(material: Material) -> bool:
+    return any(port.tensor.dtype == "bool" for port in (*material.inputs, *material.outputs))
+
+
+def bytes_text(content: bytes) -> Iterable[str]:
+    """Yields the lines of an array's initialiser."""
+    for start in range(0, len(content), _PER_LINE):
+        yield "    " + " ".join(f"0x{byte:02x}," for byte in content[start : start + _PER_LINE])
+
+
+def float_text(value: float) -> str:
+    """Returns a float32 as a C literal that reads back to the same bits."""
+    if not np.isfinite(value):
+        raise ValueError(f"A C literal must be finite. Received: {value}.")
+    text = f"{np.float32(value):.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def comment_text(text: str) -> str:
+    """Returns a text that can't end a C comment."""
+    return string_text(text).replace("*/", "* /").replace("/*", "/ *")
+
+
+def string_text(text: str) -> str:
+    """Returns a text that can stand between the quotes of a C string: ASCII, nothing to escape, no trigraph."""
+    kept = "".join(char if " " <= char <= "~" else "_" for char in text)
+    return kept.replace("\\", "/").replace('"', "'").replace("??", "? ?")

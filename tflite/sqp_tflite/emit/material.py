@@ -1,0 +1,170 @@
+"""What the firmware artefacts are made from, and how the C names in them are chosen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sqp_tflite.arena import Arena
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.graph import Graph, Tensor
+from sqp_tflite.report import Report
+
+_KEYWORDS = frozenset(
+    "alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do double "
+    "else enum explicit export extern false float for friend goto if inline int long mutable namespace new not "
+    "operator or private protected public register restrict return short signed sizeof static struct switch template "
+    "this throw true try typedef typename union unsigned using virtual void volatile while xor".split()
+)
+
+_C_TYPES = {"float32": "float", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t"}
+_C_TYPES |= {"int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "float64": "double", "bool": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class CStyle:
+    """Names and places of the C symbols.
+
+    Attributes:
+        prefix: What every symbol, macro and file name begins with; two models in one program take two prefixes.
+        section: Linker section of the model array, "" for the compiler's choice.
+        qualifier: What stands before the array's type. "const" leaves it in flash; "" has the start-up code copy it to
+            RAM.
+    """
+
+    prefix: str = "model"
+    section: str = ""
+    qualifier: str = "const"
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.prefix) or self.prefix in _KEYWORDS or "__" in self.prefix:
+            raise BadInputError(
+                "The C prefix must be a C identifier that begins with a letter, has no double underscore and is no "
+                f"keyword. Received: {self.prefix!r}. Pass --c-prefix with letters, digits and underscores."
+            )
+        if not re.fullmatch(r"[A-Za-z0-9_.$,-]*", self.section):
+            raise BadInputError(
+                f"The linker section must be a section's name. Received: {self.section!r}. Pass e.g. --c-section .rodata."
+            )
+        if not re.fullmatch(r"[A-Za-z0-9_ ]*", self.qualifier):
+            raise BadInputError(
+                "The C qualifier must be made of words. Received: "
+                f"{self.qualifier!r}. Pass e.g. --c-qualifier const, or '' to have the array in RAM."
+            )
+
+    @property
+    def macro(self) -> str:
+        """Returns the prefix as macros spell it."""
+        return self.prefix.upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """Inputs and what the target's interpreter makes of them, as the file has them (codes for integer tensors).
+
+    Attributes:
+        inputs: One array per input, shape (vectors, *tensor shape).
+        outputs: One array per output.
+        runtime: The interpreter that ran them, with its version.
+    """
+
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[np.ndarray, ...]
+    runtime: str
+
+    def __len__(self) -> int:
+        return len(self.inputs[0]) if self.inputs else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of the model, with its C names.
+
+    Attributes:
+        role: "INPUT" or "OUTPUT".
+        index: Its place in the interpreter's list.
+        tensor: The tensor of the file.
+        name: A C identifier in lower case made from the tensor's name, unique among the ports of its role.
+    """
+
+    role: str
+    index: int
+    tensor: Tensor
+    name: str
+
+    @property
+    def c_type(self) -> str:
+        """Returns the element's C type."""
+        try:
+            return _C_TYPES[self.tensor.dtype]
+        except KeyError:
+            raise BadInputError(
+                f"An {self.role.lower()} must have a type that C has. Received: `{self.tensor.name}`, "
+                f"{self.tensor.dtype}. Export with --io float32, int8 or int16."
+            ) from None
+
+    @property
+    def macro(self) -> str:
+        """Returns the port's part of a macro's name, e.g. INPUT_IMAGE."""
+        return f"{self.role}_{self.name.upper()}"
+
+    @property
+    def scale(self) -> float | None:
+        """Returns the step of a quantised tensor, None for a plain one."""
+        quantization = self.tensor.quantization
+        return None if quantization is None or self.tensor.dtype.startswith("float") else quantization.scales[0]
+
+    @property
+    def zero_point(self) -> int | None:
+        """Returns the code that stands for 0, None for a plain tensor."""
+        quantization = self.tensor.quantization
+        return None if quantization is None or self.tensor.dtype.startswith("float") else quantization.zero_points[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All that an artefact may need.
+
+    Attributes:
+        model: The file's bytes.
+        graph: The same, read.
+        report: What the export found; its op rows name the layers behind each op.
+        style: Names and places of the C symbols.
+        arena: What the interpreter needs; None where it was not measured.
+        golden: None where no vectors were made.
+    """
+
+    model: bytes
+    graph: Graph
+    report: Report
+    style: CStyle = field(default_factory=CStyle)
+    arena: Arena | None = None
+    golden: Golden | None = None
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Returns the model's inputs in order."""
+        return _ports("INPUT", self.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Returns the model's outputs in order."""
+        return _ports("OUTPUT", self.graph.outputs)
+
+
+def identifier(name: str) -> str:
+    """Returns a C identifier in lower case made from any name; "" where nothing of it can stand in one."""
+    found = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", name.lower())).strip("_")
+    return f"n{found}" if found[:1].isdigit() else found
+
+
+def _ports(role: str, tensors: tuple[Tensor, ...]) -> tuple[Port, ...]:
+    ports: list[Port] = []
+    for index, tensor in enumerate(tensors):
+        name = identifier(tensor.name) or str(index)
+        if any(port.name == name for port in ports):
+            name = f"{name}_{index}"
+        ports.append(Port(role, index, tensor, name))
+    return tuple(ports)

@@ -1,0 +1,61 @@
+"""A folder that a firmware engineer can build: model, resolver, arena, runner and a self-test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqp_tflite.arena import peak
+from sqp_tflite.emit.c_array import c_array, comment_text
+from sqp_tflite.emit.golden import golden
+from sqp_tflite.emit.material import Material
+from sqp_tflite.emit.resolver import resolver
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.templates import template
+
+_TEMPLATES = {
+    "README.md": "README.md",
+    "CMakeLists.txt": "CMakeLists.txt",
+    "main.cc": "main.cc",
+    "runner.h": "{prefix}_runner.h",
+    "runner.cc": "{prefix}_runner.cc",
+    "arena.h": "{prefix}_arena.h",
+}
+
+
+def project(material: Material) -> dict[str, str | bytes]:
+    """Returns every file of the folder by its relative path.
+
+    Raises:
+        BadInputError: No measured arena or no golden vectors, which the self-test cannot do without.
+    """
+    if material.arena is None:
+        raise BadInputError(
+            "A project needs the measured arena. Received: none. Install the interpreter of TensorFlow Lite Micro: "
+            "pip install 'sqp-keras[tflm]' (Linux x86-64), or leave `project` out of --emit."
+        )
+    prefix = material.style.prefix
+    values = _values(material)
+    files: dict[str, str | bytes] = {
+        name.format(prefix=prefix): template(f"project/{source}").render(values) for source, name in _TEMPLATES.items()
+    }
+    return {**files, **c_array(material), **resolver(material), **golden(material), f"{prefix}.tflite": material.model}
+
+
+def _values(material: Material) -> dict[str, Any]:
+    step, tensor = peak(material.graph)
+    return {
+        "m": material,
+        "report": material.report,
+        "graph": material.graph,
+        "arena": material.arena,
+        "golden": material.golden,
+        "prefix": material.style.prefix,
+        "macro": material.style.macro,
+        "inputs": material.inputs,
+        "outputs": material.outputs,
+        "source": comment_text(material.report.source),
+        "peak_op": step.name,
+        "peak_bytes": step.total,
+        "peak_tensor": tensor.name,
+        "peak_layer": material.report.memory.peak_layer or tensor.name,
+    }
