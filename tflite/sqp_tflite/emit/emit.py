@@ -35,7 +35,8 @@ def emit(kinds: Iterable[str], material: Material) -> dict[str, bytes]:
     unknown = [kind for kind in wanted if kind not in _WRITERS]
     if unknown:
         raise BadInputError(
-            f"--emit must list some of {', '.join(KINDS)}, separated by commas. Received: {', '.join(map(repr, unknown))}."
+            f"--emit must list some of {', '.join(KINDS)}, separated by commas. "
+            f"Received: {', '.join(map(repr, unknown))}."
         )
     files: dict[str, bytes] = {}
     for kind in wanted:

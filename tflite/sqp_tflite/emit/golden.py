@@ -83,7 +83,7 @@ def _check(material: Material, vectors: Golden) -> None:
 def _header(material: Material, vectors: Golden) -> str:
     macro, prefix = material.style.macro, material.style.prefix
     lines = [
-        f"/* {len(vectors)} inputs of the model and what {comment_text(vectors.runtime)} answers. Made by sqp-export. */",
+        f"/* {len(vectors)} inputs of the model and what {comment_text(vectors.runtime)} answers. */",
         f"#ifndef {macro}_GOLDEN_H_",
         f"#define {macro}_GOLDEN_H_",
         "",

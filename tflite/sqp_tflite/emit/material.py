@@ -46,7 +46,8 @@ class CStyle:
             )
         if not re.fullmatch(r"[A-Za-z0-9_.$,-]*", self.section):
             raise BadInputError(
-                f"The linker section must be a section's name. Received: {self.section!r}. Pass e.g. --c-section .rodata."
+                f"The linker section must be a section's name. Received: {self.section!r}. "
+                "Pass e.g. --c-section .rodata."
             )
         if not re.fullmatch(r"[A-Za-z0-9_ ]*", self.qualifier):
             raise BadInputError(
