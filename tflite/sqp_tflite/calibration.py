@@ -66,10 +66,9 @@ def calibrate_here(content: bytes, inputs: tuple[np.ndarray, ...]) -> Calibratio
         content: A float TFLite file whose tensors have names of their own.
         inputs: One array per input of the file, shape (samples, *shape).
     """
-    from ai_edge_litert.interpreter import Interpreter
+    from sqp_tflite.layer_errors import keeping_tensors
 
-    interpreter = Interpreter(model_content=content, num_threads=1, experimental_preserve_all_tensors=True)
-    interpreter.allocate_tensors()
+    interpreter = keeping_tensors(content)
     places = [detail["index"] for detail in interpreter.get_input_details()]
     computed = _computed(content)
     low = np.empty((len(inputs[0]), len(computed)))

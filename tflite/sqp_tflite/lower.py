@@ -1,4 +1,4 @@
-"""Puts tables in the place of float islands: DEQUANTIZE, any chain of unary operators, QUANTIZE becomes CAST ADD GATHER.
+"""Puts tables in the place of float islands: DEQUANTIZE, unary operators, QUANTIZE become CAST ADD GATHER.
 
 This is the one step that edits the file which the libraries wrote. A code c of the source becomes the index c + 128
 (and 256 times the channel, where a constant differs by channel), and the table holds the correctly rounded code of the

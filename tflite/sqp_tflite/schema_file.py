@@ -122,9 +122,9 @@ def drop_unused(model: Any) -> None:
     """Takes tensors, buffers and operator codes that nothing refers to out of a model of one graph.
 
     Args:
-        model: Is changed. Models of several graphs, or with metadata or signatures, stay as they are.
+        model: Is changed. Models of several graphs or with signatures stay as they are.
     """
-    if len(model.subgraphs) != 1 or model.metadata or model.signatureDefs:
+    if len(model.subgraphs) != 1 or model.signatureDefs:
         return
     graph = model.subgraphs[0]
     used = {int(i) for operator in graph.operators for i in [*operator.inputs, *operator.outputs] if i >= 0}
@@ -140,10 +140,11 @@ def drop_unused(model: Any) -> None:
     for operator in graph.operators:
         operator.opcodeIndex = codes[operator.opcodeIndex]
     # Buffer 0 is the empty one of all computed tensors.
-    buffers = {old: new for new, old in enumerate(sorted({0, *(tensor.buffer for tensor in graph.tensors)}))}
+    holders = [*graph.tensors, *(model.metadata or ())]
+    buffers = {old: new for new, old in enumerate(sorted({0, *(holder.buffer for holder in holders)}))}
     model.buffers = [model.buffers[old] for old in buffers]
-    for tensor in graph.tensors:
-        tensor.buffer = buffers[tensor.buffer]
+    for holder in holders:
+        holder.buffer = buffers[holder.buffer]
 
 
 def _names(schema: Any) -> dict[int, str]:
