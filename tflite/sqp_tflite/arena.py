@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqp_tflite import child
@@ -94,13 +95,13 @@ def search(model: bytes) -> Arena:
     """Returns what `measure` returns; runs in the child process, where forking is safe."""
     inputs, trials = len(read(model).inputs), 0
 
-    def works(size: int) -> bool:
+    def works(size: int, runs: int) -> bool:
         nonlocal trials
         trials += 1
-        return _try(model, inputs, size)[0]
+        return _try(model, inputs, size, runs)[0]
 
     upper = _START
-    while not works(upper):
+    while not works(upper, 1):
         if upper >= _LARGEST:
             words = _try(model, inputs, upper)[1].strip().splitlines()
             raise BadInputError(
@@ -108,12 +109,19 @@ def search(model: bytes) -> Arena:
                 f"{words[-1] if words else 'no reason given'}. Look at the findings of `sqp-inspect`."
             )
         upper = min(upper * 4, _LARGEST)
-    lower, upper = 0, upper // ALIGNMENT
+    # Running is what takes time in a large model, allocating is what needs the arena: run only what was found.
+    needed = _smallest(0, upper, lambda size: works(size, 0))
+    if not works(needed, 1):
+        needed = _smallest(needed, upper, lambda size: works(size, 1))
+    return _described(needed, _try(model, inputs, max(needed * 2, _START), allocations=True)[1], trials)
+
+
+def _smallest(too_small: int, enough: int, works: Callable[[int], bool]) -> int:
+    lower, upper = too_small // ALIGNMENT, enough // ALIGNMENT
     while upper - lower > 1:
         middle = (lower + upper) // 2
         lower, upper = (lower, middle) if works(middle * ALIGNMENT) else (middle, upper)
-    needed = upper * ALIGNMENT
-    return _described(needed, _try(model, inputs, max(needed * 2, _START), allocations=True)[1], trials)
+    return upper * ALIGNMENT
 
 
 def live_steps(graph: Graph) -> tuple[Step, ...]:
@@ -158,8 +166,8 @@ def tensor_bytes(tensor: Tensor) -> int:
     return tensor.elements * _SIZES.get(tensor.dtype, 1)
 
 
-def _try(model: bytes, inputs: int, size: int, allocations: bool = False) -> tuple[bool, str]:
-    """Runs the model once in a fork; returns whether it ran and what it said on file descriptor 2."""
+def _try(model: bytes, inputs: int, size: int, runs: int = 1, allocations: bool = False) -> tuple[bool, str]:
+    """Allocates and runs the model in a fork; returns whether it ran and what it said on file descriptor 2."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -167,7 +175,7 @@ def _try(model: bytes, inputs: int, size: int, allocations: bool = False) -> tup
         os.dup2(write_end, 2)
         os.dup2(write_end, 1)
         signal.alarm(_SECONDS_PER_TRIAL)
-        os._exit(_invoke(model, inputs, size, allocations))
+        os._exit(_invoke(model, inputs, size, runs, allocations))
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
         words = pipe.read().decode("utf-8", "replace")
@@ -175,7 +183,7 @@ def _try(model: bytes, inputs: int, size: int, allocations: bool = False) -> tup
     return status == 0, words
 
 
-def _invoke(model: bytes, inputs: int, size: int, allocations: bool) -> int:
+def _invoke(model: bytes, inputs: int, size: int, runs: int, allocations: bool) -> int:
     """Returns 0 when the model allocated and ran; any failure is an exit code, since nobody can catch it here."""
     import numpy as np
     from tflite_micro import runtime
@@ -185,7 +193,8 @@ def _invoke(model: bytes, inputs: int, size: int, allocations: bool) -> int:
         for index in range(inputs):
             details = interpreter.get_input_details(index)
             interpreter.set_input(np.zeros(details["shape"], details["dtype"]), index)
-        interpreter.invoke()
+        for _ in range(runs):
+            interpreter.invoke()
         if allocations:
             interpreter.print_allocations()
     except (RuntimeError, ValueError) as error:

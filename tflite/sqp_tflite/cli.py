@@ -3,215 +3,193 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from sqp_tflite.arguments import check_parser, export_parser, inspect_parser
 from sqp_tflite.errors import BadInputError, ExportError
-from sqp_tflite.policy import TARGETS
 
-_EXIT_CODES = """exit codes:
-  0  the file may ship
-  1  refused: the target cannot run the model (every reason is listed)
-  2  bad call, bad input or missing environment
-  3  the file's outputs are not the Keras model's
-Nothing is written unless the exit code is 0."""
+__all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
+
+_INTERRUPTED = 130
+_TERMINATED = 143
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of a command: what was asked for, and the streams that reach the user."""
+
+    options: argparse.Namespace
+    out: IO[str]
+    err: IO[str]
+    command: str
 
 
 def export_main(arguments: Sequence[str] | None = None) -> int:
     """Runs sqp-export and returns its exit code."""
-    return _run("sqp-export", export_parser(), arguments, _export)
+    return _run(export_parser(), arguments, _export)
 
 
 def inspect_main(arguments: Sequence[str] | None = None) -> int:
     """Runs sqp-inspect and returns its exit code."""
-    return _run("sqp-inspect", inspect_parser(), arguments, _inspect)
+    return _run(inspect_parser(), arguments, _inspect)
 
 
 def check_main(arguments: Sequence[str] | None = None) -> int:
     """Runs sqp-check and returns its exit code."""
-    return _run("sqp-check", check_parser(), arguments, _check)
+    return _run(check_parser(), arguments, _check)
 
 
-def export_parser() -> argparse.ArgumentParser:
-    """Returns the parser of sqp-export."""
-    parser = _parser(
-        "sqp-export",
-        "Write a Keras model as a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
-        """examples:
-  sqp-export model.keras                              writes model.tflite, proven on TensorFlow Lite Micro
-  sqp-export model.h5 -o net.tflite --data test.npz   compares on your data; labels under y give the accuracy
-  sqp-export model.keras --dry-run                    prints what each activation becomes
-
-"""
-        + _EXIT_CODES,
-    )
-    parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
-    parser.add_argument("-o", "--output", metavar="OUT.tflite", help="default: the model's name with .tflite")
-    _target(parser)
-    _data(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
-    _common(parser)
-    return parser
-
-
-def inspect_parser() -> argparse.ArgumentParser:
-    """Returns the parser of sqp-inspect."""
-    parser = _parser(
-        "sqp-inspect",
-        "Show what a TFLite file holds, whoever wrote it, and whether a target can run it.",
-        """examples:
-  sqp-inspect model.tflite
-  sqp-inspect model.tflite --target tflite-runtime --json
-
-exit codes: 0 the target may run it, 1 it may not, 2 not a TFLite file""",
-    )
-    parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file")
-    _target(parser)
-    _common(parser)
-    return parser
-
-
-def check_parser() -> argparse.ArgumentParser:
-    """Returns the parser of sqp-check."""
-    parser = _parser(
-        "sqp-check",
-        "Compare a TFLite file with its Keras model on each installed interpreter.",
-        """examples:
-  sqp-check model.keras model.tflite --data test.npz
-
-exit codes: 0 all that ran agree, 2 bad input, 3 one differs or cannot run the file""",
-    )
-    parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
-    parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file made from the model")
-    _data(parser)
-    _common(parser)
-    return parser
-
-
-def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
-        program, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-
-
-def _target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--target",
-        choices=TARGETS,
-        default="tflm",
-        help="whose operator table and interpreter decide (default: tflm, TensorFlow Lite Micro)",
-    )
-
-
-def _data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y")
-    parser.add_argument(
-        "--map", action="append", default=[], metavar="NAME=ACT", help="what an unknown activation name stands for"
-    )
-    parser.add_argument("--trust-code", action="store_true", help="let code in the model file run (lambdas, imports)")
-
-
-def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    parser.add_argument("--quiet", action="store_true", help="print errors alone")
-    parser.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
-
-
-def _run(
-    program: str,
-    parser: argparse.ArgumentParser,
-    arguments: Sequence[str] | None,
-    action: Callable[[argparse.Namespace, IO[str], str], int],
-) -> int:
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, action: Callable[[_Call], int]) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     from sqp_tflite.noise import quiet
 
-    with quiet(options.debug) as (out, err):
+    with quiet(options.debug) as (out, err), _ended_softly():
+        call = _Call(options, out, err, shlex.join([parser.prog, *given]))
         try:
-            return action(options, out, shlex.join([program, *given]))
+            code = action(call)
+            out.flush()
+            return code
         except ExportError as error:
             if options.debug:
                 raise
-            if options.json and error.report:
-                print(json.dumps(error.report.to_dict(), indent=2), file=out)
-            print(f"{program}: {error}", file=err)
+            _tell(call, parser.prog, error)
             return error.exit_code
+        except BrokenPipeError:
+            return 0  # The reader of the output (`| head`) has seen enough.
+        except KeyboardInterrupt:
+            print(f"{parser.prog}: interrupted, nothing was written", file=err)
+            return _INTERRUPTED
 
 
-def _export(options: argparse.Namespace, out: IO[str], command: str) -> int:
-    import dataclasses
+@contextlib.contextmanager
+def _ended_softly() -> Iterator[None]:
+    """Has SIGTERM leave through the `finally` clauses, so that no temporary file and no child stays behind."""
 
-    from sqp_tflite.pipeline import check_output
+    def leave(*_: object) -> None:
+        raise SystemExit(_TERMINATED)
 
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:  # Not the main thread: whoever runs us there decides.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tell(call: _Call, program: str, error: ExportError) -> None:
+    """Shows an error: the whole report where there is one, as text on standard error or as JSON on standard output."""
+    if call.options.json and error.report:
+        print(json.dumps(error.report.to_dict(), indent=2), file=call.out)
+    if error.report and not call.options.json and not call.options.quiet:
+        from sqp_tflite.text import show_report
+
+        show_report(_console(call.err), error.report)
+        return
+    print(f"{program}: {error}", file=call.err)
+
+
+def _export(call: _Call) -> int:
+    options = call.options
     names = _names(options.map)
     source = Path(options.model)
     output = Path(options.output) if options.output else Path(f"{source.with_suffix('')}.tflite")
     if not source.exists():
         raise BadInputError(f"`{source}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
-    if not options.dry_run:
-        check_output(output)
-    from sqp_tflite.pipeline import export
+    from sqp_tflite.emit import CStyle
+    from sqp_tflite.output import check_places
+    from sqp_tflite.rendering import check_names
 
-    exported = export(
-        source,
-        None if options.dry_run else output,
-        target=options.target,
-        data=options.data,
-        names=names,
-        trust_code=options.trust_code,
-        dry_run=options.dry_run,
-    )
-    report = dataclasses.replace(exported.report, command=command)
+    check_names(options.report)
+    if not options.dry_run:
+        check_places((output, *map(Path, options.report)))
+    prefix = options.c_prefix or CStyle.named(output.stem).prefix
+    style = CStyle(prefix, options.c_section, options.c_qualifier)
+    with _progress(call) as tell:
+        tell("load")
+        from sqp_tflite.pipeline import export
+
+        exported = export(
+            source,
+            None if options.dry_run else output,
+            target=options.target,
+            data=options.data,
+            names=names,
+            trust_code=options.trust_code,
+            dry_run=options.dry_run,
+            emit=options.emit,
+            c_style=style,
+            ram=options.ram,
+            flash=options.flash,
+            reports=options.report,
+            command=call.command,
+            progress=tell,
+        )
     from sqp_tflite import text
 
+    report = exported.report
     show = text.show_plan if options.dry_run else text.show_report
-    _print(options, out, report.to_dict(), lambda console: show(console, report))
+    _print(call, report.to_dict(), lambda console: show(console, report))
+    if exported.files and not options.json and not options.quiet:
+        text.show_files(_console(call.out), output.parent, tuple(exported.files), tuple(options.report))
     return 0
 
 
-def _inspect(options: argparse.Namespace, out: IO[str], command: str) -> int:
-    from sqp_tflite.audit import audit, op_rows, tensor_rows
-    from sqp_tflite.read import read
-    from sqp_tflite.report import Report
-
-    graph = read(Path(options.file))
-    findings = audit(graph, options.target)
-    report = Report(
-        verdict="refused" if findings else "ok",
-        source=options.file,
-        target=options.target,
-        quantize="int8" if graph.integer else "float32",
-        lowering="",
-        sha256=graph.sha256,
-        size_bytes=graph.size_bytes,
-        ops=op_rows(graph),
-        findings=findings,
-        inputs=tensor_rows(graph, graph.main.inputs),
-        outputs=tensor_rows(graph, graph.main.outputs),
-        command=command,
-    )
+def _inspect(call: _Call) -> int:
+    options = call.options
+    from sqp_tflite.inspection import inspection
+    from sqp_tflite.output import check_places, write_all
+    from sqp_tflite.rendering import check_names, render
     from sqp_tflite.text import show_graph
 
-    _print(options, out, report.to_dict(), lambda c: show_graph(c, graph, options.file, options.target, findings))
-    return 1 if findings else 0
+    check_names(options.report)
+    check_places(tuple(map(Path, options.report)))
+    graph, report = inspection(Path(options.file), options.target, call.command)
+    write_all({Path(path): render(report, graph, Path(path).suffix) for path in options.report})
+    _print(call, report.to_dict(), lambda console: show_graph(console, graph, report))
+    return 1 if report.findings else 0
 
 
-def _check(options: argparse.Namespace, out: IO[str], command: str) -> int:
+def _check(call: _Call) -> int:
+    options = call.options
+    with _progress(call) as tell:
+        tell("load")
+        from sqp_tflite.pipeline import check
+
+        rows = check(
+            options.model,
+            options.file,
+            options.data,
+            tolerance=options.tolerance,
+            names=_names(options.map),
+            trust_code=options.trust_code,
+            ends=True,
+            progress=tell,
+        )
     import dataclasses
 
-    from sqp_tflite.pipeline import check
+    from sqp_tflite.text import show_check
 
-    rows = check(options.model, options.file, options.data, names=_names(options.map), trust_code=options.trust_code)
-    from sqp_tflite.text import show_agreement
-
-    found = {"command": command, "agreement": [dataclasses.asdict(row) for row in rows]}
-    _print(options, out, found, lambda console: show_agreement(console, rows))
+    found = {"command": call.command, "agreement": [dataclasses.asdict(row) for row in rows]}
+    _print(call, found, lambda console: show_check(console, options.file, rows))
     return 3 if any(row.status in ("differs", "failed") for row in rows) else 0
+
+
+def _progress(call: _Call) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+    from sqp_tflite.progress import progress
+
+    return progress(call.err, shown=not (call.options.quiet or call.options.debug))
 
 
 def _names(pairs: Sequence[str]) -> dict[str, str]:
@@ -226,10 +204,19 @@ def _names(pairs: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _print(options: argparse.Namespace, out: IO[str], found: dict[str, Any], show: Callable[[Any], None]) -> None:
-    if options.json:
-        print(json.dumps(found, indent=2), file=out)
-    elif not options.quiet:
-        from rich.console import Console
+def _print(call: _Call, found: dict[str, Any], show: Callable[[Any], None]) -> None:
+    if call.options.json:
+        print(json.dumps(found, indent=2), file=call.out)
+    elif not call.options.quiet:
+        show(_console(call.out))
 
-        show(Console(file=out, soft_wrap=not out.isatty()))
+
+def _console(stream: IO[str]) -> Any:
+    """Returns rich's console on a stream: colour on a terminal alone and not under NO_COLOR, full lines elsewhere."""
+    import os
+
+    from rich.console import Console
+
+    if not stream.isatty():
+        return Console(file=stream, color_system=None, soft_wrap=True, width=200)
+    return Console(file=stream, color_system=None) if os.environ.get("NO_COLOR") else Console(file=stream)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +15,19 @@ from sqp_tflite.audit import audit, op_rows, tensor_rows
 from sqp_tflite.child import Worker
 from sqp_tflite.compare import compare
 from sqp_tflite.convert import IMPORTS, convert
+from sqp_tflite.emit import CStyle
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityError, RefusedError
+from sqp_tflite.extremes import DATA, extremes
+from sqp_tflite.firmware import check_kinds, firmware
 from sqp_tflite.graph import Graph
 from sqp_tflite.layers import LayerNames
 from sqp_tflite.load import Loaded, load
+from sqp_tflite.memory import memory, over_budget
+from sqp_tflite.output import check_places, write_all
 from sqp_tflite.plan import Plan, plan
 from sqp_tflite.policy import NAMES, TARGETS
 from sqp_tflite.read import read
+from sqp_tflite.rendering import check_names, render
 from sqp_tflite.report import Agreement, Finding, Report
 from sqp_tflite.rewrite import rewrite
 from sqp_tflite.samples import Samples, samples
@@ -38,10 +41,11 @@ _CHUNK = 64
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What `export` returns: the file's bytes (None after a dry run) and the report."""
+    """What `export` returns: the file's bytes (None after a dry run), the report, the artefacts by relative path."""
 
     model_bytes: bytes | None
     report: Report
+    files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
 
 def export(
@@ -53,6 +57,12 @@ def export(
     names: Mapping[str, str] | None = None,
     trust_code: bool = False,
     dry_run: bool = False,
+    emit: Sequence[str] = (),
+    c_style: CStyle | None = None,
+    ram: int | None = None,
+    flash: int | None = None,
+    reports: Sequence[str | Path] = (),
+    command: str = "",
     progress: Progress | None = None,
 ) -> Export:
     """Returns the model as a TFLite file that the target's interpreter has run, and writes it if `output` is given.
@@ -66,6 +76,12 @@ def export(
         names: What an unknown activation name in the file stands for: {"my_softplus": "softplus"}.
         trust_code: Whether code in the file may run.
         dry_run: Whether to stop after the plan.
+        emit: Firmware artefacts, some of `emit.KINDS`; written beside `output`.
+        c_style: Names and places of their C symbols; by default named after `output`.
+        ram: Bytes that the arena may take.
+        flash: Bytes that the file may take.
+        reports: Where to write the report, `.html` or `.json`; written with the file.
+        command: Stands in the report as how to make it again.
         progress: Is told each step.
 
     Raises:
@@ -77,6 +93,9 @@ def export(
     began = time.monotonic()
     tell = progress or (lambda step: None)
     _check_call(model, output, target)
+    check_kinds(emit, target)
+    check_names(reports)
+    check_places(tuple(Path(path) for path in reports))
     with Worker(() if dry_run else IMPORTS) as worker:
         tell("load")
         loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
@@ -98,12 +117,24 @@ def export(
     findings = audit(graph, target, traced.layers)
     if findings:
         raise _refused(report, findings, began)
+    tell("measure")
+    needed, arena = memory(content, graph, target, traced.layers)
+    needed = dataclasses.replace(needed, ram_budget=ram, flash_budget=flash)
+    report = dataclasses.replace(report, memory=needed, command=command)
+    findings = over_budget(needed, graph.size_bytes, ram, flash)
+    if findings:
+        raise _refused(report, findings, began)
     tell("compare")
     report = _compared(report, content, loaded, inputs, began)
+    style = c_style or CStyle.named(Path(output).stem if output is not None else "model")
+    tell("emit")
+    files = firmware(emit, content, graph, report, inputs, arena=arena, style=style)
+    report = dataclasses.replace(report, output=None if output is None else str(output), seconds=_since(began))
+    written = {Path(path): render(report, graph, Path(path).suffix) for path in reports}
     if output is not None:
-        write(Path(output), content)
-        report = dataclasses.replace(report, output=str(output))
-    return Export(content, dataclasses.replace(report, seconds=_since(began)))
+        written |= {Path(output).parent / path: part for path, part in files.items()} | {Path(output): content}
+    write_all(written)
+    return Export(content, report, files)
 
 
 def check(
@@ -114,6 +145,8 @@ def check(
     tolerance: float | None = None,
     names: Mapping[str, str] | None = None,
     trust_code: bool = False,
+    ends: bool = False,
+    progress: Progress | None = None,
 ) -> tuple[Agreement, ...]:
     """Returns how a TFLite file, of any origin, agrees with its Keras model on each installed runtime.
 
@@ -124,6 +157,8 @@ def check(
         tolerance: Largest error over the range of the outputs; by default that of the file's type of numbers.
         names: As in `export`.
         trust_code: As in `export`.
+        ends: Whether to compare also at the ends of the file's input range and beyond.
+        progress: Is told each step.
 
     Raises:
         BadInputError: One of them cannot be read, or their inputs or outputs don't fit together.
@@ -132,15 +167,29 @@ def check(
     graph = read(content if content else tflite)
     loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
     given = [(1, *spec.shape) for spec in loaded.inputs]
-    found = [tensor.shape for tensor in graph.inputs]
-    if given != found:
+    held = [tensor.shape for tensor in graph.inputs]
+    if given != held:
         raise BadInputError(
-            f"The file's inputs must be the model's. Received: model {given}, file {found}. "
+            f"The file's inputs must be the model's. Received: model {given}, file {held}. "
             "Check that the file was made from this model, with batch 1."
         )
     inputs = samples(data, loaded.inputs)
-    allowed = {} if tolerance is None else {"tolerance": tolerance}
-    return compare(content, inputs, reference(loaded, inputs), **allowed)
+    sets = {DATA: inputs, **(extremes(graph, inputs) if ends else {})}
+    if progress:
+        progress("compare")
+    found: list[Agreement] = []
+    for name, chosen in sets.items():
+        allowed = {} if tolerance is None else {"tolerance": tolerance}
+        rows = compare(content, chosen, reference(loaded, chosen), **allowed)
+        found += [_judged(dataclasses.replace(row, on=name), graph) for row in rows]
+    return tuple(found)
+
+
+def _judged(row: Agreement, graph: Graph) -> Agreement:
+    """An integer file holds what leaves its ranges at their ends: off the data a difference is shown, not judged."""
+    if row.on == DATA or row.status != "differs" or not graph.integer:
+        return row
+    return dataclasses.replace(row, status="saturates", reason="")
 
 
 def reference(loaded: Loaded, inputs: Samples) -> tuple[np.ndarray, ...]:
@@ -152,48 +201,13 @@ def reference(loaded: Loaded, inputs: Samples) -> tuple[np.ndarray, ...]:
     return tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
 
 
-def write(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all.
-
-    Raises:
-        BadInputError: The folder or the disk does not take it; an older file stays as it was.
-    """
-    try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise BadInputError(f"`{path}` cannot be written: {error.strerror}. Choose another place with -o.") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise BadInputError(f"`{path}` cannot be written: {error.strerror}. Choose another place with -o.") from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
-def check_output(path: Path) -> None:
-    """Raises `BadInputError` if a file cannot be written there, before any work is done."""
-    if path.is_dir():
-        raise BadInputError(f"The output must be a file. Received: `{path}`, a folder. Pass -o FILE.tflite.")
-    parent = path.parent
-    if not parent.is_dir():
-        raise BadInputError(f"The output's folder must exist. Received: `{path}`. Create `{parent}` first.")
-    if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise BadInputError(f"The output must be writable. Received: `{path}`. Choose another place with -o.")
-
-
 def _check_call(model: Any, output: str | Path | None, target: str) -> None:
     if target not in TARGETS:
         raise BadInputError(f"`target` must be one of {', '.join(TARGETS)}. Received: {target!r}.")
     if isinstance(model, (str, Path)) and not Path(model).exists():
         raise BadInputError(f"`{model}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
     if output is not None:
-        check_output(Path(output))
+        check_places((Path(output),))
         if isinstance(model, (str, Path)) and Path(output).exists() and Path(output).samefile(model):
             raise BadInputError(f"The output must not be the model itself. Received: `{output}`. Pass -o FILE.tflite.")
 

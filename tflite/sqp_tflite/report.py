@@ -60,7 +60,8 @@ class Agreement:
 
     Attributes:
         runtime: "litert", "tflite-runtime" or "tflm".
-        status: "ok", "failed" (it could not run the file), "differs" or "not checked" (not installed).
+        status: "ok", "failed" (it could not run the file), "differs", "not checked" (not installed) or "saturates" (an
+            integer file at the ends of its range: shown, not judged).
         reason: The runtime's own words, or what is missing; "" when ok.
         samples: How many inputs were compared.
         max_abs_error: Largest difference of any output, in the output's unit.
@@ -69,6 +70,7 @@ class Agreement:
         argmax_agreement: Share of samples with Keras's argmax; None for outputs with one element.
         metric_before: Accuracy of Keras on the labels; None without labels.
         metric_after: Accuracy of the file.
+        on: The inputs: "data", or "ends" and "beyond" of the file's range.
     """
 
     runtime: str
@@ -81,6 +83,7 @@ class Agreement:
     argmax_agreement: float | None = None
     metric_before: float | None = None
     metric_after: float | None = None
+    on: str = "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +99,41 @@ class TensorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryStep:
+    """One operator in execution order, and the bytes of all tensors that are needed while it runs."""
+
+    op: str
+    layer: str
+    live_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
-    """What the model needs on the device, in bytes; None where it was not measured."""
+    """What the model needs on the device, in bytes; None where it was not measured.
+
+    Attributes:
+        arena_bytes: Smallest arena with which `arena_runtime` ran the file here: an upper bound for a 32-bit target.
+        arena_runtime: The interpreter, with its version.
+        arena_32bit_low: No 32-bit target needs less.
+        arena_32bit_high: No 32-bit target with reference kernels needs more.
+        peak_tensor: The largest tensor at the moment when the tensors are largest together.
+        peak_bytes: Their size together.
+        peak_layer: The layer that runs at that moment.
+        ram_budget: What `--ram` allowed.
+        flash_budget: What `--flash` allowed.
+        steps: What is in memory at each operator.
+    """
 
     arena_bytes: int | None = None
     arena_runtime: str = ""
+    arena_32bit_low: int | None = None
+    arena_32bit_high: int | None = None
     peak_tensor: str = ""
     peak_bytes: int | None = None
     peak_layer: str = ""
+    ram_budget: int | None = None
+    flash_budget: int | None = None
+    steps: tuple[MemoryStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,16 @@ _WRITERS: Mapping[str, Callable[[Material], Mapping[str, str | bytes]]] = {
 KINDS = tuple(_WRITERS)
 
 
+def check_known(kinds: Iterable[str]) -> None:
+    """Raises `BadInputError` if one of the kinds is not of `KINDS`."""
+    unknown = [kind for kind in kinds if kind not in _WRITERS]
+    if unknown:
+        raise BadInputError(
+            f"--emit must list some of {', '.join(KINDS)}, separated by commas. "
+            f"Received: {', '.join(map(repr, unknown))}."
+        )
+
+
 def emit(kinds: Iterable[str], material: Material) -> dict[str, bytes]:
     """Returns {relative path: content} of the artefacts; those of `project` stand in a folder named by the prefix.
 
@@ -32,12 +42,7 @@ def emit(kinds: Iterable[str], material: Material) -> dict[str, bytes]:
         BadInputError: An unknown kind, or something missing that one of them needs.
     """
     wanted = list(dict.fromkeys(kinds))
-    unknown = [kind for kind in wanted if kind not in _WRITERS]
-    if unknown:
-        raise BadInputError(
-            f"--emit must list some of {', '.join(KINDS)}, separated by commas. "
-            f"Received: {', '.join(map(repr, unknown))}."
-        )
+    check_known(wanted)
     files: dict[str, bytes] = {}
     for kind in wanted:
         for path, content in _WRITERS[kind](material).items():

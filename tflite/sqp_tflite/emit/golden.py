@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -124,7 +125,7 @@ def _numbers(row: np.ndarray) -> Iterable[str]:
         yield "        " + " ".join(f"{text}," for text in texts[start : start + per_line])
 
 
-def _number(value: np.generic) -> str:
+def _number(value: Any) -> str:
     if isinstance(value, np.float64):
         return repr(float(value))
     return float_text(float(value)) if isinstance(value, np.floating) else str(int(value))

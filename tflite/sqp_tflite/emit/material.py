@@ -55,6 +55,12 @@ class CStyle:
                 f"{self.qualifier!r}. Pass e.g. --c-qualifier const, or '' to have the array in RAM."
             )
 
+    @classmethod
+    def named(cls, name: str) -> CStyle:
+        """Returns the style for a model called `name`: its prefix is made from it, "model" where it cannot be."""
+        prefix = identifier(name)
+        return cls(prefix if prefix and prefix not in _KEYWORDS else "model")
+
     @property
     def macro(self) -> str:
         """Returns the prefix as macros spell it."""

@@ -1,0 +1,66 @@
+"""Any TFLite file as a report: what it holds, what it needs, whether a target can run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqp_tflite.audit import audit, op_rows, tensor_rows
+from sqp_tflite.errors import BadInputError, CrashedError
+from sqp_tflite.graph import Graph
+from sqp_tflite.memory import memory
+from sqp_tflite.read import read
+from sqp_tflite.report import Memory, Report
+from sqp_tflite.versions import versions
+
+
+def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Report]:
+    """Returns the file's graph and a report about it.
+
+    Args:
+        source: Path of the file.
+        target: Whose operators decide.
+        command: Stands in the report.
+
+    Raises:
+        BadInputError: Not a TFLite file.
+    """
+    graph = read(source)
+    findings = audit(graph, target)
+    found, notes = Memory(), []
+    try:
+        # A file that the audit refuses may end the interpreter: its memory is reckoned, not measured.
+        found, _ = memory(source.read_bytes(), graph, "" if findings else target)
+    except (BadInputError, CrashedError) as error:
+        notes.append(f"The memory could not be measured: {error}")
+    report = Report(
+        verdict="refused" if findings else "ok",
+        source=str(source),
+        target=target,
+        quantize=numbers(graph),
+        lowering="",
+        sha256=graph.sha256,
+        size_bytes=graph.size_bytes,
+        ops=op_rows(graph),
+        findings=findings,
+        inputs=tensor_rows(graph, graph.main.inputs),
+        outputs=tensor_rows(graph, graph.main.outputs),
+        memory=found,
+        notes=tuple(notes),
+        versions=versions(),
+        command=command,
+    )
+    return graph, report
+
+
+def numbers(graph: Graph) -> str:
+    """Returns what a file computes with, in the words of --quantize."""
+    weights = {op.weights for _, op in graph.all_ops() if op.weights}
+    if any(op.dtype == "int16" for _, op in graph.all_ops()) and not any(
+        op.dtype == "int8" for _, op in graph.all_ops()
+    ):
+        return "int16x8"
+    if graph.integer:
+        return "int8"
+    if weights & {"int8", "int4"}:
+        return "dynamic"
+    return "float16" if any(tensor.dtype == "float16" for tensor in graph.main.tensors) else "float32"

@@ -1,0 +1,80 @@
+"""Writes a set of files whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqp_tflite.errors import BadInputError
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """Writes all files, or none: each is written beside its place first and takes it once all of them are on the disk.
+
+    Args:
+        files: Content by path; folders are made as needed.
+
+    Raises:
+        BadInputError: A folder or the disk does not take one; files that were there before stay as they were.
+    """
+    staged: list[tuple[str, Path]] = []
+    made: list[Path] = []
+    done = False
+    try:
+        for path, content in files.items():
+            made += _folders(path.parent)
+            staged.append((_stage(path, content), path))
+        for temporary, path in staged:
+            os.replace(temporary, path)
+        done = True
+    except OSError as error:
+        name = error.filename2 or error.filename or "the output"
+        raise BadInputError(
+            f"Every file of an export must be writable. Received: `{name}`, {error.strerror}. Nothing was written. "
+            "Choose another place with -o."
+        ) from error
+    finally:
+        # Also after Ctrl-C: what was not put in its place goes.
+        for temporary, _ in staged:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        if not done:
+            for folder in reversed(made):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+def check_places(paths: Mapping[Path, bytes] | tuple[Path, ...]) -> None:
+    """Raises `BadInputError` if a file cannot be written at one of the paths, before any work is done."""
+    for path in paths:
+        if path.is_dir():
+            raise BadInputError(f"An output must be a file. Received: `{path}`, a folder. Pass a file's name.")
+        parent = path.parent
+        if not parent.is_dir():
+            raise BadInputError(f"An output's folder must exist. Received: `{path}`. Create `{parent}` first.")
+        if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+            raise BadInputError(f"An output must be writable. Received: `{path}`. Choose another place.")
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Makes a folder with its parents; returns those that were not there."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return list(reversed(missing))
+
+
+def _stage(path: Path, content: bytes) -> str:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return temporary
