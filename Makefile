@@ -1,0 +1,39 @@
+# Each target does its own set-up: Python 3.11 and make are all that must be there.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint paper clean help
+
+help:
+	@echo "make demo   train on real digits, export, prove the file on every runtime (about a minute after set-up)"
+	@echo "make test   run the tests"
+	@echo "make lint   format check, lint, types"
+	@echo "make paper  reproduce the paper's table and figures on this machine (under ten minutes)"
+	@echo "make clean  remove what the other targets made"
+
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) was not found. Install Python 3.11, or name another: make PYTHON=python3"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[test]'
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/python examples/digits.py --output demo-output
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+paper: $(READY)
+	$(BIN)/python -m benchmarks.paper
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
