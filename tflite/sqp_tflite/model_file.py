@@ -120,7 +120,7 @@ def _refuse_code(config: Any, path: Path) -> None:
         listed = ", ".join(f"`{layer}`" for layer in dict.fromkeys(where))
         raise BadInputError(
             f"A model file must hold data, not code. Received: a lambda (Python bytecode) in {listed} of `{path}`; it "
-            "was not run. Use a named activation or layer instead, or pass --trust-code if you trust who wrote the file."
+            "was not run. Use a named activation or layer instead, or pass --trust-code if you trust the file's author."
         )
 
 

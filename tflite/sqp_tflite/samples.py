@@ -60,7 +60,8 @@ def samples(data: str | Path | Mapping[str, Any] | np.ndarray | None, specs: tup
     if set(arrays) != set(names):
         raise BadInputError(
             f"{what} must hold one array per Keras input: {_listed(names)}{' (or x)' if len(names) == 1 else ''}, and "
-            f"may hold labels under y. Received: {_listed(arrays) or 'no array'}. Save it with numpy.savez and these names."
+            f"may hold labels under y. Received: {_listed(arrays) or 'no array'}. "
+            "Save it with numpy.savez and these names."
         )
     inputs = tuple(_checked(arrays[spec.name], spec, what) for spec in specs)
     _check_counts(inputs, names, labels, what)
