@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import IO, Any
 
 from sqp_tflite.errors import CrashedError, ExportError
 
@@ -27,24 +28,14 @@ class Worker:
 
     Args:
         imports: Modules that the child imports at once, while the parent goes on with other work.
+        fork: Whether the child may be a copy of this process, which saves the imports. Only safe while this process
+            has not yet begun to compute: `may_fork` tells.
     """
 
-    def __init__(self, imports: tuple[str, ...] = ()):
+    def __init__(self, imports: tuple[str, ...] = (), *, fork: bool = False):
         self._log = tempfile.TemporaryFile(mode="w+b")  # noqa: SIM115 (closed by close)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "CUDA_VISIBLE_DEVICES": "-1",
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sqp_tflite.child", *imports],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=environment,
-            start_new_session=True,
-        )
+        start = _Forked if fork else _Spawned
+        self._process: _Forked | _Spawned = start(self._log, imports)
 
     def __enter__(self) -> Worker:
         return self
@@ -63,13 +54,12 @@ class Worker:
         Raises:
             CrashedError: The child died or took too long.
         """
-        assert self._process.stdin is not None and self._process.stdout is not None
         timer = threading.Timer(timeout, self._process.kill)
         timer.start()
         try:
-            pickle.dump((function, arguments), self._process.stdin)
-            self._process.stdin.flush()
-            returned, value = pickle.load(self._process.stdout)
+            pickle.dump((function, arguments), self._process.requests)
+            self._process.requests.flush()
+            returned, value = pickle.load(self._process.answers)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise CrashedError(self._obituary(function, timeout)) from error
         finally:
@@ -82,10 +72,9 @@ class Worker:
         """Ends the child."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        for pipe in (self._process.requests, self._process.answers):
+            with contextlib.suppress(OSError):
+                pipe.close()
         self._log.close()
 
     def log(self) -> str:
@@ -112,9 +101,86 @@ def run(function: str, *arguments: Any, timeout: float = 1800.0) -> Any:
         return worker.call(function, *arguments, timeout=timeout)
 
 
-def _serve(imports: list[str]) -> None:
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+def may_fork() -> bool:
+    """Returns whether this process may be copied: it has imported TensorFlow and not yet computed with it.
+
+    TensorFlow starts the threads that a copy would lack when its first operation runs, not before.
+    """
+    if sys.platform != "linux" or "tensorflow" not in sys.modules or threading.active_count() > 1:
+        return False
+    from tensorflow.python.eager import context
+
+    return not context.context()._initialized
+
+
+class _Spawned:
+    """A fresh Python."""
+
+    def __init__(self, log: IO[bytes], imports: tuple[str, ...]):
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "CUDA_VISIBLE_DEVICES": "-1",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "sqp_tflite.child", *imports],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+        if self._process.stdin is None or self._process.stdout is None:
+            raise OSError("the child process has no pipes")
+        self.requests: IO[bytes] = self._process.stdin
+        self.answers: IO[bytes] = self._process.stdout
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> int:
+        return self._process.wait()
+
+
+class _Forked:
+    """A copy of this process."""
+
+    def __init__(self, log: IO[bytes], imports: tuple[str, ...]):
+        their_requests, our_requests = os.pipe()
+        our_answers, their_answers = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        self._code: int | None = None
+        if self._pid == 0:
+            try:
+                os.close(our_requests)
+                os.close(our_answers)
+                os.setsid()
+                os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+                _serve(os.fdopen(their_requests, "rb"), os.fdopen(their_answers, "wb"), imports)
+            finally:
+                os._exit(0)  # Nothing of the parent's may be cleaned up twice.
+        os.close(their_requests)
+        os.close(their_answers)
+        self.requests: IO[bytes] = os.fdopen(our_requests, "wb")
+        self.answers: IO[bytes] = os.fdopen(our_answers, "rb")
+
+    def kill(self) -> None:
+        if self._code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        if self._code is None:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._code
+
+
+def _serve(requests: IO[bytes], answers: IO[bytes], imports: Sequence[str]) -> None:
     for module in imports:
         importlib.import_module(module)
     while True:
@@ -152,4 +218,6 @@ if __name__ == "__main__":
     # The class that the parent knows is the one of the imported module, not of `__main__`.
     from sqp_tflite import child
 
-    child._serve(sys.argv[1:])
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    child._serve(sys.stdin.buffer, answers, sys.argv[1:])
