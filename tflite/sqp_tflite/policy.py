@@ -6,6 +6,7 @@ import functools
 import importlib.resources
 import json
 from types import MappingProxyType
+from typing import Any
 
 TARGETS = ("tflm", "litert", "tflite-runtime")
 
@@ -38,8 +39,21 @@ def kernels(target: str) -> MappingProxyType[str, tuple[str, ...]]:
     Args:
         target: One of `TARGETS`.
     """
-    table = json.loads(importlib.resources.files("sqp_tflite").joinpath("ops.json").read_text("utf-8"))
-    return MappingProxyType({op: tuple(types) for op, types in table["targets"][target].items()})
+    return MappingProxyType({op: tuple(types) for op, types in _table()["targets"][target].items()})
+
+
+def hybrid(target: str) -> tuple[str, ...]:
+    """Returns the operators that the target runs with float inputs and int8 weights.
+
+    Args:
+        target: One of `TARGETS`.
+    """
+    return tuple(_table()["hybrid"][target])
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return json.loads(importlib.resources.files("sqp_tflite").joinpath("ops.json").read_text("utf-8"))
 
 
 def broken_rule(op: str, dtype: str, target: str) -> str | None:

@@ -23,6 +23,7 @@ from sqp_tflite.layers import FORM_SCOPE, LayerNames, scope_name
 from sqp_tflite.load import InputSpec
 from sqp_tflite.plan import Plan
 from sqp_tflite.report import Finding
+from sqp_tflite.unroll import unrolled
 
 _WRITES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
 
@@ -36,24 +37,27 @@ class Traced:
         inputs: The placeholders are called as the inputs are.
         outputs: Names of the output nodes, which are Keras's output names.
         layers: Which layer a node's name belongs to.
+        steps: Pairs (recurrent layer, time steps that it is written out for).
     """
 
     graph_def: bytes
     inputs: tuple[InputSpec, ...]
     outputs: tuple[str, ...]
     layers: LayerNames
+    steps: tuple[tuple[str, int], ...] = ()
 
 
 def rewrite(plan: Plan) -> Traced:
     """Returns the frozen graph of the planned model; the model itself is left as it was.
 
     Raises:
-        RefusedError: The model keeps state in variables or draws random numbers.
+        RefusedError: The model keeps state in variables, draws random numbers or loops over an open time dimension.
     """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     loaded = plan.loaded
     names: list[str] = []
+    steps: dict[str, int] = {}
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
         outputs = loaded.call(tensors)
@@ -62,7 +66,7 @@ def rewrite(plan: Plan) -> Traced:
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
-    with _exchanged(plan):
+    with _exchanged(plan, steps):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers)
     _refuse_state(concrete.graph, layers)
@@ -76,7 +80,7 @@ def rewrite(plan: Plan) -> Traced:
     )
     made = tuple((name, layers.of(tensor.op.name)) for name, tensor in zip(outputs, _sources(frozen), strict=True))
     layers = LayerNames(loaded.layers, made)
-    return Traced(definition.SerializeToString(deterministic=True), named, outputs, layers)
+    return Traced(definition.SerializeToString(deterministic=True), named, outputs, layers, tuple(steps.items()))
 
 
 def squareplus_form(x: Any, b: Any) -> Any:
@@ -103,11 +107,12 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _exchanged(plan: Plan) -> Iterator[None]:
+def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(forms.use(_form))
         stack.enter_context(_attribute(keras_backend.nn, "squareplus", lambda x, b=4: _form("squareplus", x, b=b)))
         if plan.loaded.model is not None:
+            stack.enter_context(unrolled(plan.loaded.model, steps))
             for path, layer in sqp_keras.sites.paths(plan.loaded.model):
                 if isinstance(layer, keras.layers.Layer):
                     stack.enter_context(_scope(layer, f"{scope_name(path)}/"))
