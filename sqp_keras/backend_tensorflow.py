@@ -21,6 +21,7 @@ except ImportError:  # Internal to TensorFlow, so a release may move it.
 _count = itertools.count()
 
 
+@tf.autograph.experimental.do_not_convert
 def squareplus(x: Any, c: Any) -> Any:
     """Returns squareplus of the floating-point tensor `x` for c = b/4, a float > 0 or a tensor that broadcasts."""
     dtype, wide, learnt = x.dtype.name, formulas.compute_dtype(x.dtype.name), tf.is_tensor(c)
@@ -30,13 +31,14 @@ def squareplus(x: Any, c: Any) -> Any:
 
     def backward(dy: Any, y: Any, saving: bool) -> Any:
         dy, y = tf.cast(dy, wide), tf.cast(y, wide)
-        dx = dy * formulas.slope(tf, y, c, wide) if saving else _slope_times(dy, y, c)
+        dx = dy * formulas.slope(tf, y, _fixed(c, wide), wide) if saving else _slope_times(dy, y, c)
         dx = tf.cast(dx, dtype)
         return (dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)) if learnt else dx
 
     return _with_gradient(forward, backward, *((x, c) if learnt else (x,)))
 
 
+@tf.autograph.experimental.do_not_convert
 def rectifier(x: Any) -> Any:
     """Returns relu of `x`, the limit b = 0, with the derivative 1/2 at 0 that squareplus has for every b."""
 
@@ -56,8 +58,8 @@ def _slope_times(dy: Any, y: Any, c: Any) -> Any:
 
     def backward(u: Any, _: Any, saving: bool) -> Any:
         both = u * dy
-        by_dy = u * formulas.slope(tf, y, c, wide) if saving else _slope_times(u, y, c)
-        by_y = both * formulas.slope_by_y(tf, y, c, wide)
+        by_dy = u * formulas.slope(tf, y, _fixed(c, wide), wide) if saving else _slope_times(u, y, c)
+        by_y = both * formulas.slope_by_y(tf, y, _fixed(c, wide), wide)
         return (by_dy, by_y, _sum_to(both * formulas.slope_by_c(tf, y, c, wide), c)) if learnt else (by_dy, by_y)
 
     return _with_gradient(forward, backward, *((dy, y, c) if learnt else (dy, y)))
@@ -69,6 +71,8 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *a
     While a SavedModel is written (`saving`), TensorFlow stores the rules of the model's own operations but not those
     of operations inside a rule: there the backward pass has to be made of plain operations.
     """
+    if record and tf.executing_eagerly() and not record.could_possibly_record():
+        return forward(*args)
     returned: list[Any] = []
     pending = [args]
 
@@ -115,11 +119,28 @@ def _public_record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, .
 
 def _compute(formula: str, dtypes: tuple[str, ...], result: str, *args: Any) -> Any:
     """Returns the formula of `args`, as one call in eager mode, where ten would cost ten times the overhead."""
-    if not tf.executing_eagerly():
-        return _FORMULAS[formula](result, *args)
     *tensors, c = args
-    c = tf.convert_to_tensor(c, dtypes[-1])
-    return tf.raw_ops.PartitionedCall(args=[*tensors, c], Tout=[result], f=_function(formula, dtypes, result))[0]
+    tensors.append(_fixed(c, dtypes[-1]))
+    if not tf.executing_eagerly():
+        return _FORMULAS[formula](result, *tensors)
+    return tf.raw_ops.PartitionedCall(args=tensors, Tout=[result], f=_function(formula, dtypes, result))[0]
+
+
+def _fixed(c: Any, dtype: str) -> Any:
+    """Returns `c` as a tensor that the graph optimiser takes for an unknown number.
+
+    It would turn 1/h into RECIPROCAL, which is off by thousands of units in the last place for large h.
+    """
+    if tf.is_tensor(c):
+        return c
+    if tf.executing_eagerly():
+        return _constant(c, dtype)
+    return tf.raw_ops.PlaceholderWithDefault(input=tf.constant(c, dtype), shape=[])
+
+
+@functools.lru_cache(maxsize=32)
+def _constant(c: float, dtype: str) -> Any:
+    return tf.constant(c, dtype)
 
 
 @functools.cache
@@ -132,14 +153,14 @@ def _function(formula: str, dtypes: tuple[str, ...], result: str) -> Any:
 
 def _value(dtype: str, x: Any, c: Any) -> Any:
     wide = formulas.compute_dtype(dtype)
-    return tf.cast(formulas.value(tf, tf.cast(x, wide), c, wide), dtype)
+    return tf.cast(formulas.value(tf, tf.cast(x, wide), c, wide, bounded=dtype == "float16"), dtype)
 
 
-def _slope_times_(_: str, dy: Any, y: Any, c: Any) -> Any:
-    return formulas.slope_times(dy, y, c)
+def _scaled_slope(_: str, dy: Any, y: Any, c: Any) -> Any:
+    return dy * formulas.slope(tf, y, c, y.dtype.name)
 
 
-_FORMULAS = {"value": _value, "slope_times": _slope_times_}
+_FORMULAS = {"value": _value, "slope_times": _scaled_slope}
 
 
 def _sum_to(value: Any, like: Any) -> Any:

@@ -1,14 +1,13 @@
 """Squareplus and its derivatives as plain expressions, for any array namespace.
 
-y = (x + s) / 2 = z + sqrt(z*z + c)        s = sqrt(x*x + b), z = x / 2, c = b / 4
+y = (x + s) / 2 = max(x, 0) + c / (z + sqrt(z*z + c))        s = sqrt(x*x + b), z = abs(x) / 2, c = b / 4
 
-With h = y(abs(x)) nothing cancels on either side: y = h for x >= 0 and y = c / h for x < 0, since y(x)*y(-x) = c. Each
-step is monotone in floating point, hence so is y. The derivatives need the output alone:
+Nothing cancels on either side: the fraction is the left tail, y(-abs(x)), and y(x) - y(-x) = x. The derivatives need
+the output alone:
 
-dy/dx = 1 / (1 + c/y**2)        dy/db = 1 / (4*s) = 1 / (4*(y + c/y))
+dy/dx = y*y / (y*y + c)        dy/db = 1 / (4*s) = y / (4*(y*y + c))
 
-A namespace is a module with `abs`, `sqrt`, `minimum`, `maximum`, `where` and `zeros_like`: `tensorflow`, `jax.numpy`
-or `keras.ops`.
+A namespace is a module with `abs`, `sqrt`, `minimum` and `maximum`: `tensorflow`, `jax.numpy` or `keras.ops`.
 """
 
 from typing import Any
@@ -22,18 +21,16 @@ def compute_dtype(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def value(ns: Any, x: Any, c: Any, dtype: str) -> Any:
-    """Returns squareplus of `x`, both of compute dtype `dtype`, for c = b/4 > 0."""
+def value(ns: Any, x: Any, c: Any, dtype: str, bounded: bool = False) -> Any:
+    """Returns squareplus of `x`, both of compute dtype `dtype`, for c = b/4 > 0; `bounded` if x*x cannot overflow."""
     z = ns.abs(x) * 0.5
-    # Past the limit z itself is the root; the clamp keeps the square finite.
-    inner = ns.minimum(z, LARGEST_SQUARE_ROOT[dtype])
-    h = z + ns.maximum(ns.sqrt(inner * inner + c), z)
-    return ns.where(x < 0, c / h, h)
-
-
-def slope_times(dy: Any, y: Any, c: Any) -> Any:
-    """Returns dy * dy/dx, right for y = 0 (slope 0) and y = inf (slope 1) too."""
-    return dy / (1.0 + (c / y) / y)
+    if bounded:
+        root = ns.sqrt(z * z + c)
+    else:
+        # Past the limit z itself is the root; the clamp keeps the square finite.
+        inner = ns.minimum(z, LARGEST_SQUARE_ROOT[dtype])
+        root = ns.maximum(ns.sqrt(inner * inner + c), z)
+    return ns.maximum(x, 0.0) + c / (z + root)
 
 
 def _bounded(ns: Any, y: Any, c: Any, dtype: str) -> tuple[Any, Any]:
@@ -43,7 +40,11 @@ def _bounded(ns: Any, y: Any, c: Any, dtype: str) -> tuple[Any, Any]:
 
 
 def slope(ns: Any, y: Any, c: Any, dtype: str) -> Any:
-    """Returns dy/dx in plain steps that can be differentiated without overflow or NaN."""
+    """Returns dy/dx, right for y = 0 (slope 0) and y = inf (slope 1) too.
+
+    A quotient of a quotient or one with numerator 1 would do with less, but XLA merges the former into a square that
+    underflows, and TensorFlow's graph optimiser turns the latter into a reciprocal that is not exact.
+    """
     y, d = _bounded(ns, y, c, dtype)
     return y * (y / d)
 
