@@ -179,11 +179,22 @@ def _check(call: _Call) -> int:
         )
     import dataclasses
 
+    from sqp_tflite.report import SCHEMA
     from sqp_tflite.text import show_check
+    from sqp_tflite.versions import versions
 
-    found = {"command": call.command, "agreement": [dataclasses.asdict(row) for row in rows]}
+    failed = any(row.status in ("differs", "failed") for row in rows)
+    found = {
+        "schema": SCHEMA,
+        "verdict": "parity_failed" if failed else "ok",
+        "source": options.model,
+        "file": options.file,
+        "agreement": [dataclasses.asdict(row) for row in rows],
+        "versions": dict(versions()),
+        "command": call.command,
+    }
     _print(call, found, lambda console: show_check(console, options.file, rows))
-    return 3 if any(row.status in ("differs", "failed") for row in rows) else 0
+    return 3 if failed else 0
 
 
 def _progress(call: _Call) -> contextlib.AbstractContextManager[Callable[[str], None]]:

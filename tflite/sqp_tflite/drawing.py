@@ -62,7 +62,7 @@ def memory_drawing(report: Report) -> str:
     steps = report.memory.steps
     if not steps:
         return ""
-    width, height, left, bottom = 720, 200, 8, 24
+    width, height, left, bottom = 720, 216, 8, 26
     most = max(step.live_bytes for step in steps) or 1
     budget = report.memory.ram_budget or 0
     # A budget far above the tensors would press them flat: the text below the drawing has it.
@@ -70,7 +70,7 @@ def memory_drawing(report: Report) -> str:
     wide = (width - 2 * left) / len(steps)
 
     def y(size: float) -> float:
-        return round(height - bottom - (height - bottom - 24) * size / top, 1)
+        return round(height - bottom - (height - bottom - 36) * size / top, 1)
 
     points = [f"{left},{y(0)}"]
     for index, step in enumerate(steps):
@@ -154,15 +154,15 @@ def _box(graph: Graph, op: Op, layer: str, target: str) -> str:
     kind = family(op, target)
     rule = policy.broken_rule(op.name, op.dtype, target)
     about = f"{op.name} version {op.version}, {op.dtype}, {'x'.join(map(str, shape))}, {layer}. {rule or ''}"
-    fused = f" + {op.fused}" if op.fused else ""
+    below = f"{_tail(layer, 14)} + {op.fused}" if op.fused else _tail(layer, 24)
     mark = "\u2715 " if kind == "refused" else ""
     extra = " island" if island else ""
     return (
         f'<g class="op {kind}{extra}"><title>{escape(about)}</title>'
         f'<rect x="{_LEFT}" y="{top}" width="{BOX}" height="{ROW - 6}" rx="5"/>'
-        f'<text class="strong" x="{_LEFT + 9}" y="{top + 12}">{mark}{escape(_short(op.name + fused, 24))}</text>'
+        f'<text class="strong" x="{_LEFT + 9}" y="{top + 12}">{mark}{escape(_short(op.name, 22))}</text>'
         f'<text class="right" x="{_LEFT + BOX - 8}" y="{top + 12}">{escape(op.dtype)}</text>'
-        f'<text class="small" x="{_LEFT + 9}" y="{top + 24}">{escape(_tail(layer, 22))}</text>'
+        f'<text class="small" x="{_LEFT + 9}" y="{top + 24}">{escape(below)}</text>'
         f'<text class="small right" x="{_LEFT + BOX - 8}" y="{top + 24}">{_size(shape)}</text></g>'
     )
 

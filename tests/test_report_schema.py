@@ -1,0 +1,117 @@
+"""The published JSON schema says what reports hold, no more and no less."""
+
+import dataclasses
+import importlib.resources
+import json
+import types
+import typing
+from pathlib import Path
+
+import jsonschema
+import pytest
+from sqp_tflite import report
+from sqp_tflite.cli import export_main, inspect_main
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.inspection import inspection
+from sqp_tflite.rendering import check_names, render
+
+DATA = Path(__file__).parent / "data"
+SCHEMA = json.loads(importlib.resources.files("sqp_tflite").joinpath("report.schema.json").read_text("utf-8"))
+CLASSES = {
+    "op": report.OpRow,
+    "finding": report.Finding,
+    "replacement": report.Replacement,
+    "agreement": report.Agreement,
+    "tensor": report.TensorRow,
+    "step": report.MemoryStep,
+    "memory": report.Memory,
+    "plan": report.PlanRow,
+    "layer_error": report.LayerError,
+}
+
+
+def validate(found: dict) -> None:
+    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
+
+
+def full() -> report.Report:
+    """A report in which every list has a row and every optional field a value."""
+    return report.Report(
+        "refused", "m.keras", "tflm", "int8", "table", "m.tflite", "0" * 64, 10,
+        ops=(report.OpRow("ADD", "int8", 2, 3, ("a", "b")),),
+        findings=(report.Finding("a", "EXP", "int8", "Rule.", "Remedy."),),
+        replacements=(report.Replacement("a", "gelu", "algebraic gelu", 4, 1e-3),),
+        agreement=(report.Agreement("tflm", "ok", "", 3, 0.1, 0.01, 1.0, 1.0, 0.9, 0.9, "ends"),),
+        inputs=(report.TensorRow(0, "x", (1, 2), "int8", 0.1, -3),),
+        outputs=(report.TensorRow(0, "y", (1, 2), "float32"),),
+        memory=report.Memory(1, "tflm 1", 1, 1, "t", 1, "a", 5, 5, (report.MemoryStep("ADD", "a", 3),)),
+        plan=(report.PlanRow("a", "squareplus (b=4)", "MUL", ("MUL",)),),
+        layer_errors=(report.LayerError("a", "t", 0.1, 0.1),),
+        notes=("A note.",), versions=(("keras", "3"),), command="sqp-export m.keras", seconds=1.5,
+    )  # fmt: skip
+
+
+def test_a_full_and_an_empty_report_are_valid():
+    validate(full().to_dict())
+    validate(report.Report("ok", "m", "litert", "float32", "algebraic").to_dict())
+
+
+def test_schema_has_exactly_the_fields_of_the_report():
+    names = {field.name for field in dataclasses.fields(report.Report)}
+    assert set(SCHEMA["properties"]) == names | {"schema"}
+    for name, cls in CLASSES.items():
+        assert list(SCHEMA["$defs"][name]["properties"]) == [field.name for field in dataclasses.fields(cls)], name
+    assert SCHEMA["properties"]["schema"]["const"] == report.SCHEMA
+
+
+def test_what_may_be_none_may_be_null():
+    for name, cls in (*CLASSES.items(), ("", report.Report)):
+        properties = SCHEMA["$defs"][name]["properties"] if name else SCHEMA["properties"]
+        for field, kind in typing.get_type_hints(cls).items():
+            optional = isinstance(kind, types.UnionType) and type(None) in typing.get_args(kind)
+            assert optional == ("null" in properties[field].get("type", ())), (name, field)
+
+
+FAULTS = {
+    "a verdict of its own": {"verdict": "fine"},
+    "a key too many": {"extra": 1},
+    "a size below 0": {"size_bytes": -1},
+    "a hash that is none": {"sha256": "abc"},
+    "an op that is a string": {"ops": ["ADD"]},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_schema_refuses(fault):
+    with pytest.raises(jsonschema.ValidationError):
+        validate({**full().to_dict(), **FAULTS[fault]})
+
+
+def test_schema_refuses_a_missing_key():
+    found = full().to_dict()
+    del found["memory"]
+    with pytest.raises(jsonschema.ValidationError, match="'memory' is a required property"):
+        validate(found)
+
+
+@pytest.mark.parametrize("kind", ["int8", "float32"])
+def test_report_of_a_real_file_is_valid(kind):
+    graph, found = inspection(DATA / f"two_inputs_{kind}.tflite", "tflm", "sqp-inspect")
+    validate(json.loads(render(found, graph, ".json")))
+    assert found.quantize == kind
+    assert len(found.memory.steps) == len(graph.main.ops)
+
+
+def test_inspect_prints_one_valid_object(capfd):
+    assert inspect_main([str(DATA / "two_inputs_int8.tflite"), "--json"]) == 0
+    printed = capfd.readouterr()
+    validate(json.loads(printed.out))
+    assert printed.err == ""
+
+
+def test_a_report_needs_an_ending_that_says_its_form(capfd, tmp_path):
+    with pytest.raises(BadInputError, match=r"must name an \.html or \.json file"):
+        check_names(["report.pdf"])
+    (tmp_path / "m.keras").write_bytes(b"")
+    assert export_main([str(tmp_path / "m.keras"), "--report", "report.pdf"]) == 2
+    assert "must name an .html or .json file" in capfd.readouterr().err
