@@ -82,6 +82,7 @@ SPECS = (
     Spec("silu", 2, "even", 2),
     Spec("silu", 3, "even", 1),
     Spec("silu", 5, "even", 1),
+    Spec("silu", 7, "even", 1),
     Spec("gelu", 1, "even", 1),
     Spec("gelu", 2, "even", 2),
     Spec("gelu", 3, "even", 1),
@@ -390,7 +391,9 @@ def main() -> int:
         if arguments.only in ("", spec.of) or key not in stored:
             stored[key] = fit(spec, stored.get(key), arguments.seed, arguments.search)
             write([stored[s.of, s.terms] for s in SPECS if (s.of, s.terms) in stored])
-        print(f"{spec.of:10} {spec.terms} {stored[key]['value_error']:9.3g} {stored[key]['slope_error']:9.3g}", flush=True)
+        print(
+            f"{spec.of:10} {spec.terms} {stored[key]['value_error']:9.3g} {stored[key]['slope_error']:9.3g}", flush=True
+        )
     return 0
 
 

@@ -1,12 +1,37 @@
 """Squareplus for Keras: a smooth rectifier without exp and log, right in every dtype and derivative."""
 
+from sqp_keras.algebraic import algebraic
+from sqp_keras.algebraic_layer import Algebraic, AlgebraicAttention, AlgebraicSoftmax
 from sqp_keras.constants import B_CURVATURE, B_MINIMAX, B_VALUE
+from sqp_keras.distill import Distillation, distill
 from sqp_keras.functional import squareplus, squareplus_inverse
+from sqp_keras.heads import Head, drop_head
 from sqp_keras.layer import Squareplus
 from sqp_keras.registry import register, unregister
+from sqp_keras.replace import Replacement, ReplacementReport, Unchanged, replace_activations
 
 __version__ = "0.1.0"
 
-__all__ = ["B_CURVATURE", "B_MINIMAX", "B_VALUE", "Squareplus", "squareplus", "squareplus_inverse", "unregister"]
+__all__ = [
+    "B_CURVATURE",
+    "B_MINIMAX",
+    "B_VALUE",
+    "Algebraic",
+    "AlgebraicAttention",
+    "AlgebraicSoftmax",
+    "Distillation",
+    "Head",
+    "Replacement",
+    "ReplacementReport",
+    "Squareplus",
+    "Unchanged",
+    "algebraic",
+    "distill",
+    "drop_head",
+    "replace_activations",
+    "squareplus",
+    "squareplus_inverse",
+    "unregister",
+]
 
 register()

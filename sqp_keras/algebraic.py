@@ -64,7 +64,7 @@ def apply(x: Any, of: str, terms: int | None, made: Sum) -> Any:
 
 def evaluate(x: Any, made: Sum) -> Any:
     """Returns the sum of `x` in float32 or float64: ADD, MUL, SQRT, and clips where the sum has them."""
-    total = None
+    total: Any = None
     for part in made.parts:
         value = _part(_held(x, part), part)
         total = value if total is None else total + value

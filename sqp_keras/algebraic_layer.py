@@ -1,12 +1,14 @@
 """The algebraic activations as layers; their numbers are saved with them."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from sqp_keras import algebraic, coefficients
+from sqp_keras import coefficients
+from sqp_keras.algebraic import algebraic, apply, softmax
 from sqp_keras.sites import canonical
 
 _MASKED = -3e4
@@ -55,8 +57,8 @@ class Algebraic(keras.layers.Layer):
     def call(self, inputs: Any) -> Any:
         """Returns the sum of `inputs`."""
         if self.sum is None:
-            return algebraic.algebraic(inputs, self.of)
-        return algebraic.apply(inputs, self.of, self.terms, self.sum)
+            return algebraic(inputs, self.of)
+        return apply(inputs, self.of, self.terms, self.sum)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Returns the shape of the input."""
@@ -87,7 +89,7 @@ class AlgebraicSoftmax(keras.layers.Layer):
         """Returns softmax of `inputs`; where `mask` is False the result is below 1e-7."""
         if mask is not None:
             inputs = inputs + (1.0 - ops.cast(mask, inputs.dtype)) * _MASKED
-        return algebraic.softmax(inputs, self.axis)
+        return softmax(inputs, self.axis)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Returns the shape of the input."""
@@ -104,14 +106,16 @@ class AlgebraicAttention(keras.layers.MultiHeadAttention):
 
     def _build_attention(self, rank: int) -> None:
         super()._build_attention(rank)
-        stock = self._softmax
-        self._softmax = AlgebraicSoftmax(stock.axis, dtype=self.dtype_policy)
+        stock: Any = self._softmax
+        self._softmax: Any = AlgebraicSoftmax(stock.axis, dtype=self.dtype_policy)
         # Keras goes on listing the layer that was there first.
         del self._layers[next(i for i, layer in enumerate(self._layers) if layer is stock)]
 
     def _compute_attention(self, *args: Any, **kwargs: Any) -> Any:
         # Asking for the scores is what leads Keras past its fused kernel, which has an exp inside, to `_softmax`.
-        return super()._compute_attention(*args, **{**kwargs, "return_attention_scores": True})
+        bound = inspect.signature(super()._compute_attention).bind(*args, **kwargs)
+        bound.arguments["return_attention_scores"] = True
+        return super()._compute_attention(*bound.args, **bound.kwargs)
 
 
 def _sum(of: str, terms: int | None, alpha: float, upper: float | None, stored: Any) -> coefficients.Sum | None:

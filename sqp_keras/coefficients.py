@@ -1,4 +1,4 @@
-"""The sums of square roots that stand for activations with exp or log: read from coefficients.json, scaled, measured."""
+"""The sums of square roots that stand for activations with exp or log, read from coefficients.json and scaled."""
 
 import functools
 import json
@@ -74,6 +74,9 @@ class Sum:
         }
 
 
+_NUMBERS = ("offset", "rectifier", "value_error", "slope_error")
+
+
 def from_config(config: dict[str, Any]) -> Sum:
     """Returns the sum that `Sum.config` wrote.
 
@@ -82,20 +85,22 @@ def from_config(config: dict[str, Any]) -> Sum:
     """
     try:
         parts = tuple(
-            Part(p["low"], p["high"], float(p["slope"]), tuple((float(w), float(c), float(b)) for w, c, b in p["roots"]))
-            for p in config["parts"]
+            Part(part["low"], part["high"], float(part["slope"]), tuple(_root(root) for root in part["roots"]))
+            for part in config["parts"]
         )
-        made = Sum(
-            *(float(config[name]) for name in ("offset", "rectifier")),
-            parts,
-            *(float(config[name]) for name in ("value_error", "slope_error")),
-        )
+        offset, rectifier, value_error, slope_error = (float(config[name]) for name in _NUMBERS)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"`coefficients` are what `get_config` wrote. Received: {config!r}.") from error
+    made = Sum(offset, rectifier, parts, value_error, slope_error)
     numbers = [made.offset, made.rectifier, *(v for p in parts for v in (p.slope, *(n for r in p.roots for n in r)))]
     if not all(map(math.isfinite, numbers)) or any(b <= 0.0 for p in parts for _, _, b in p.roots):
         raise ValueError(f"`coefficients` are finite and each b is positive. Received: {config!r}.")
     return made
+
+
+def _root(numbers: Any) -> tuple[float, float, float]:
+    weight, centre, b = map(float, numbers)
+    return weight, centre, b
 
 
 @functools.cache
@@ -196,7 +201,7 @@ def _transformed(of: str, base: Sum, alpha: float, upper: float | None) -> Sum:
 
 
 def _affine(base: Sum, outer: float, inner: float, shift: float, offset: float) -> Sum:
-    """outer * base(inner * (x - shift)) + offset, for base without a rectifier or inner > 0 and shift = 0."""
+    """Returns outer * base(inner * (x - shift)) + offset, for base without a rectifier or inner > 0 and shift = 0."""
     size = abs(inner)
 
     def end(value: float | None) -> float | None:
@@ -216,7 +221,7 @@ def _affine(base: Sum, outer: float, inner: float, shift: float, offset: float) 
 
 
 def _bent(base: Sum, scale: float, alpha: float, rectifier: bool = True) -> Sum:
-    """scale * (relu(x) + alpha * (base below 0)), where base is elu; with one root x itself carries the bend."""
+    """Returns scale * (relu(x) + alpha * (base below 0)), base being elu; with one root, x itself bends."""
     if not base.rectifier:
         # elu(x) = squareplus(x + 1) - 1: for another alpha the bend moves to -alpha.
         made = _affine(base, outer=scale * alpha, inner=1.0 / alpha, shift=0.0, offset=0.0)

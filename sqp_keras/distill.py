@@ -116,7 +116,7 @@ class _Towards(keras.Model):
     """Trains `model` so that each output comes near the one of `goal`; `goal` is not part of it and stays fixed."""
 
     def __init__(self, model: Any, goal: Any, losses: list[str]) -> None:
-        super().__init__()
+        super().__init__(name="towards")
         self.model = model
         self.losses_used = losses
         # Past Keras's tracking: the teacher's weights are neither trained nor saved here.
@@ -156,7 +156,8 @@ class _Training:
         pairs = _features(student, self.teacher)
         if not pairs or epochs == 0:
             return 0
-        mine, goal = (keras.Model(m.inputs, list(f)) for m, f in zip((student, self.teacher), zip(*pairs, strict=True), strict=True))
+        features, goals = (list(column) for column in zip(*pairs, strict=True))
+        mine, goal = keras.Model(student.inputs, features), keras.Model(self.teacher.inputs, goals)
         return self._fit(mine, goal, ["values"] * len(pairs), epochs)
 
     def outputs(self, student: Any, epochs: int) -> int:
@@ -173,7 +174,9 @@ class _Training:
         kept = order[count // 10 :]
         steps = max(1, -(-len(kept) // self.batch_size) * epochs)
         towards = _Towards(model, goal, losses)
-        towards.compile(optimizer=keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(self.learning_rate, steps)))
+        towards.compile(
+            optimizer=keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(self.learning_rate, steps))
+        )
         validation = _Batches(rows, held, self.batch_size, None) if len(held) else None
         stop = keras.callbacks.EarlyStopping(
             monitor="val_loss" if len(held) else "loss", patience=self.patience, restore_best_weights=True
@@ -223,17 +226,17 @@ def _check(student: Any, teacher: Any, epochs: Any, budget: Any) -> None:
 def _exchanged(student: Any, teacher: Any) -> list[tuple[int, Site]]:
     """Index and teacher's site of each activation that differs."""
     mine, theirs = sites(student), sites(teacher)
-    if [s.label for s in mine] != [s.label for s in theirs]:
+    if [s.attribute for s in mine] != [s.attribute for s in theirs]:
         raise ValueError(
-            f"Student and teacher have the same layers, under the same names. Received: {len(mine)} and {len(theirs)} "
-            "activations, or other names. Make the student with replace_activations(teacher, ...)."
+            f"Student and teacher have the same layers. Received: `{student.name}` with {len(mine)} activations and "
+            f"`{teacher.name}` with {len(theirs)}. Make the student with replace_activations(teacher, ...)."
         )
     pairs = enumerate(zip(mine, theirs, strict=True))
     return [(i, theirs) for i, (mine, theirs) in pairs if mine.activation != theirs.activation]
 
 
 def _features(student: Any, teacher: Any) -> list[tuple[Any, Any]]:
-    """Outputs of the exchanged layers that are in the model itself, but for the last one: that is the end-to-end goal."""
+    """Outputs of the layers in the model itself that hold an exchanged activation, in student and teacher."""
     if not hasattr(student, "_nodes_by_depth") and not isinstance(student, keras.Sequential):
         return []
     changed = {site.path.split("/")[0] for _, site in _exchanged(student, teacher)}

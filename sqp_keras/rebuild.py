@@ -153,14 +153,35 @@ def _own_objects(model: keras.Model) -> dict[str, Any]:
 
 
 def _pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:
-    """The old model's layers and operations with those of its copy."""
-    before, after = sites.paths(old), sites.paths(new)
+    """The old model's layers and operations with those of its copy, parents before children."""
+    pairs: list[tuple[Any, Any]] = []
+    _pair(old, new, pairs, set())
+    return pairs
+
+
+def _pair(old: Any, new: Any, pairs: list[tuple[Any, Any]], seen: set[int]) -> None:
+    pairs.append((old, new))
+    if not isinstance(old, keras.layers.Layer) or sites.is_activation(old):
+        return
+    before, after = _held(old), _held(new)
     if len(before) != len(after):
         raise CannotCopyError(
-            f"The copy of `{old.name}` made from its configuration has {len(after)} layers inside, the model has "
-            f"{len(before)}. Let get_config return every argument that the model was made with."
+            f"The copy of `{old.name}` made from its configuration holds {len(after)} layers, the original "
+            f"{len(before)}. Let get_config return every argument that it was made with."
         )
-    return [(old, new), *((a, b) for (_, a), (_, b) in zip(before, after, strict=True))]
+    # A layer may stand for an operation, which Keras lists elsewhere: names decide, and the order where a class gives
+    # its layers new names each time.
+    named = {child.name: child for child in after}
+    if {child.name for child in before} == set(named) and len(named) == len(after):
+        after = [named[child.name] for child in before]
+    for one, other in zip(before, after, strict=True):
+        if id(one) not in seen:
+            seen.add(id(one))
+            _pair(one, other, pairs, seen)
+
+
+def _held(parent: Any) -> list[Any]:
+    return [child for child in sites.held_by(parent) if not isinstance(child, keras.layers.InputLayer)]
 
 
 def _exchange(pairs: list[tuple[Any, Any]], substitutes: Substitutes) -> None:

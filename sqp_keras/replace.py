@@ -73,7 +73,7 @@ class ReplacementReport:
 
     def __str__(self) -> str:
         """Returns the report as a table."""
-        rows = [("layer", "was", "now", "roots", "max change", "mean change")]
+        rows: list[tuple[str, ...]] = [("layer", "was", "now", "roots", "max change", "mean change")]
         for r in self.replacements:
             changes = ["-" if v is None else f"{v:.2g}" for v in (r.max_change, r.mean_change)]
             rows.append((r.layer, r.was, r.now, "-" if r.terms is None else str(r.terms), *changes))
@@ -118,7 +118,8 @@ def replace_activations(
     if not isinstance(model, keras.Model):
         raise TypeError(f"`model` is a Keras model. Received: {model!r} of type {type(model).__name__}.")
     found = sites(model)
-    decisions = rules.decide(found, rule, tuple(keep) if not isinstance(keep, str) else keep, max_error, data is not None)
+    keep = keep if isinstance(keep, str) else tuple(keep)
+    decisions = rules.decide(found, rule, keep, max_error, data is not None)
     changed = [decision for decision in decisions if decision.form]
     seen = _seen(model, changed, data)
     made = {id(d): _choose(d, s) for d, s in zip(changed, seen, strict=True)}
@@ -158,7 +159,7 @@ def _choose(decision: Decision, seen: Seen | None) -> _Choice:
         make = _maker(decision, lambda **kw: AlgebraicSoftmax(axis, **kw))
         return _Choice(make, "algebraic softmax", None, None, SOFTMAX_ERROR)
     if decision.form == "squareplus":
-        b = (_fitted_b(decision, seen) if decision.fitted else B_CURVATURE)
+        b = _fitted_b(decision, seen) if decision.fitted else B_CURVATURE
         return _Choice(
             _maker(decision, lambda **kw: Squareplus(b=b, **kw)), f"squareplus(b={b:.4g})", 1, Squareplus(b=b), None
         )
@@ -249,14 +250,14 @@ def _evaluated(made: Sum, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def _lowest(error: Callable[[float], float]) -> float:
-    """The b (or factor of b) in [1e-3, 1e2] of least error: a scan in its logarithm, then a finer one, to 0.1 %."""
-    low, high = np.log(1e-3), np.log(1e2)
+    """The b (or factor of b) in [1e-2, 1e2] of least error: a scan in its logarithm, then a finer one, to 0.1 %."""
+    low, high = np.log(1e-2), np.log(1e2)
     best = 0.0
     for _ in range(4):
         points = np.linspace(low, high, 41)
         best = float(points[int(np.argmin([error(float(np.exp(p))) for p in points]))])
         width = (high - low) / 40.0
-        low, high = max(np.log(1e-3), best - width), min(np.log(1e2), best + width)
+        low, high = max(np.log(1e-2), best - width), min(np.log(1e2), best + width)
     return float(np.exp(best))
 
 

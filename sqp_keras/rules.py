@@ -123,9 +123,7 @@ def _rule(site: Site, rules: Mapping[str, Any]) -> Any:
     return "keep"
 
 
-def _decide(
-    site: Site, rules: Mapping[str, Any], keep: set[str], max_error: float, has_data: bool
-) -> Decision:
+def _decide(site: Site, rules: Mapping[str, Any], keep: set[str], max_error: float, has_data: bool) -> Decision:
     was = was_name(site)
     if keep & {canonical(name) for name in _names(site)}:
         return Decision(site, was, reason="kept, as asked")
@@ -150,8 +148,7 @@ def _named(site: Site, was: str, rule: str) -> Decision:
     name = canonical(rule)
     if name not in _activations():
         raise ValueError(
-            f'A rule is "accurate", "fast", "keep" or the name of an activation. Received: {rule!r} for '
-            f"`{site.label}`."
+            f'A rule is "accurate", "fast", "keep" or the name of an activation. Received: {rule!r} for `{site.label}`.'
         )
     if name == was:
         return Decision(site, was, reason=f"is {name} already")

@@ -17,6 +17,7 @@ ALIASES = {
     "hardsigmoid": "hard_sigmoid",
     "hardsilu": "hard_silu",
     "hardtanh": "hard_tanh",
+    "algebraicsoftmax": "algebraic_softmax",
 }
 """Other spellings of Keras's activation names: older names, class names in lower case, tf.nn's and jax.nn's."""
 
@@ -25,7 +26,7 @@ UNKNOWN = "unknown"
 
 _TRUSTED_MODULES = ("keras", "tensorflow", "jax", "sqp_keras")
 
-_LAYER_CLASSES = ("ReLU", "LeakyReLU", "PReLU", "ELU", "Softmax", "Squareplus", "Algebraic")
+_LAYER_CLASSES = ("ReLU", "LeakyReLU", "PReLU", "ELU", "Softmax", "Squareplus", "Algebraic", "AlgebraicSoftmax")
 
 _PARAMETERS = {
     "ReLU": ("max_value", "negative_slope", "threshold"),
@@ -34,6 +35,7 @@ _PARAMETERS = {
     "Softmax": ("axis",),
     "Squareplus": ("b", "learn_b", "floor"),
     "Algebraic": ("of", "terms"),
+    "AlgebraicSoftmax": ("axis",),
 }
 
 _OPERATION_PARAMETERS = ("alpha", "negative_slope", "axis", "b", "approximate", "lambd", "threshold")
@@ -125,7 +127,7 @@ def activation_attributes(layer: keras.layers.Layer) -> tuple[str, ...]:
 
 def _walk(model: keras.layers.Layer, prefix: str, seen: set[int]) -> Iterator[Site]:
     for path, child in _children(model, prefix, seen):
-        if _is_activation(child):
+        if is_activation(child):
             yield Site(path, "", child, identify(child))
         elif isinstance(child, keras.layers.Layer):
             for name in activation_attributes(child):
@@ -133,25 +135,26 @@ def _walk(model: keras.layers.Layer, prefix: str, seen: set[int]) -> Iterator[Si
 
 
 def _children(parent: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    for child in _held(parent):
+    for child in held_by(parent):
         if id(child) in seen or isinstance(child, keras.layers.InputLayer):
             continue
         seen.add(id(child))
         path = f"{prefix}/{child.name}" if prefix else child.name
         yield path, child
-        if isinstance(child, keras.layers.Layer) and not _is_activation(child):
+        if isinstance(child, keras.layers.Layer) and not is_activation(child):
             yield from _children(child, path, seen)
 
 
-def _held(parent: Any) -> tuple[Any, ...]:
-    """The layers and operations directly inside one, less those that an activation attribute of it holds."""
+def held_by(parent: Any) -> tuple[Any, ...]:
+    """Returns the layers and operations directly inside one, less those that an activation attribute of it holds."""
     held = list(getattr(parent, "_layers", ()))
     held += [op for op in getattr(parent, "operations", ()) if not any(op is child for child in held)]
     attributes = [getattr(parent, name) for name in activation_attributes(parent)]
     return tuple(child for child in held if not any(child is value for value in attributes))
 
 
-def _is_activation(child: Any) -> bool:
+def is_activation(child: Any) -> bool:
+    """Returns whether a layer or an operation is itself an activation."""
     if isinstance(child, keras.layers.Activation):
         return True
     if isinstance(child, keras.layers.Layer):
@@ -197,7 +200,7 @@ def _keras_names() -> frozenset[str]:
         name: value for name, value in vars(keras.activations).items() if callable(value) and name.islower()
     }
     names = {canonical(name) for name in functions} - {"get", "serialize", "deserialize"}
-    return frozenset(names | {"squareplus", "algebraic", "prelu", "leaky_relu", "linear"})
+    return frozenset(names | {"squareplus", "algebraic", "algebraic_softmax", "prelu", "leaky_relu", "linear"})
 
 
 _KNOWN = _keras_names()
