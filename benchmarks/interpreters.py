@@ -8,6 +8,7 @@ good for comparing operators, not for guessing the time on a device.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -28,6 +29,7 @@ RUNTIMES = {
     "tflite-runtime": "tflite-runtime 2.14",
     "tflm": "TFLM (portable kernels, on this PC)",
 }
+MODULES = {"litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime", "tflm": "tflite_micro"}
 TFLM_ARENA = 96 << 20
 
 
@@ -84,10 +86,10 @@ def reason_against(runtime: str, content: bytes) -> str:
 def _readable(text: str, code: int) -> str:
     """Returns the line of an interpreter's output that says what is wrong."""
     lines = [re.sub(r"^(ERROR: |.*?\.(cc|h):\d+:? )", "", line.strip()) for line in text.splitlines() if line.strip()]
-    for pattern in (r"[Dd]idn't find op|unsupported|not supported|does not support|Unknown|only support|!=|failed to",):
-        for line in lines:
-            if re.search(pattern, line):
-                return line[:160]
+    telling = r"[Dd]idn't find op|unsupported|not supported|does not support|Unknown|only support|!=|failed to"
+    for line in lines:
+        if re.search(telling, line):
+            return line[:160]
     return lines[-1][:160] if lines else f"ended with code {code}"
 
 
@@ -110,9 +112,12 @@ def measure_here(runtime: str, folder: Path, seconds: float) -> list[dict[str, A
 
 
 def measure(folder: Path, seconds: float) -> dict[str, list[dict[str, Any]]]:
-    """Returns {runtime: rows}, each runtime measured in a process of its own."""
+    """Returns {runtime: rows}, each runtime measured in a process of its own; one that is not installed is left out."""
     figures = {}
-    for runtime in RUNTIMES:
+    for runtime, module in MODULES.items():
+        if importlib.util.find_spec(module) is None:
+            print(f"{RUNTIMES[runtime]} is not installed: left out.", file=sys.stderr)
+            continue
         file = folder / f"{runtime}.json"
         command = [sys.executable, "-m", "benchmarks.interpreters", "--runtime", runtime, "--folder", str(folder)]
         command += ["--seconds", str(seconds), "--json", str(file)]

@@ -133,6 +133,20 @@ def numpy_calls(device: str, count: int) -> dict[str, dict[str, Callable[[], Any
     return {"numpy": {name: lambda f=function: f(x) for name, function in with_keras(functions, "numpy").items()}}
 
 
+def gpu_here(framework: str) -> bool:
+    """Returns whether the framework can use a GPU of this machine."""
+    if framework == "tensorflow":
+        import tensorflow as tf
+
+        return bool(tf.config.list_physical_devices("GPU"))
+    import jax
+
+    try:
+        return bool(jax.devices("gpu"))
+    except RuntimeError:  # what JAX raises for a platform that it does not have
+        return False
+
+
 FRAMEWORKS = {"jax": jax_calls, "tensorflow": tensorflow_calls, "numpy": numpy_calls}
 
 
@@ -158,12 +172,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Times the activations of the paper's Table 1 in one framework.")
     parser.add_argument("--framework", choices=FRAMEWORKS, default="jax")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--find-gpu", action="store_true", help='print "yes" or "no": whether a GPU can be used')
     parser.add_argument("--count", type=int, help="number of inputs (1 million on a CPU, 100 million on a GPU)")
     parser.add_argument("--seconds", type=float, default=8.0, help="time for each section")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
+    if options.find_gpu:
+        print("yes" if gpu_here(options.framework) else "no")
+        return
     if options.device == "gpu" and options.framework == "numpy":
         parser.error("NumPy runs on the CPU only. Received: --device gpu. Leave it out.")
+    if options.device == "gpu" and not gpu_here(options.framework):
+        parser.error(f"{options.framework} sees no GPU here. Run this on a machine that has one, or with --device cpu.")
     count = options.count or (GPU_COUNT if options.device == "gpu" else CPU_COUNT)
     sections = measure(options.framework, options.device, count, options.seconds)
     for section, rows in sections.items():

@@ -34,12 +34,15 @@ class Core:
     """True if GCC may fuse a multiplication and an addition on it."""
 
 
-_MPS2 = {"flash": (0x0, 0x400000), "ram": (0x20000000, 0x400000), "megahertz": 25}
+def _mps2(name: str, board: str, *flags: str, fused: bool) -> Core:
+    return Core(name, flags, board, (0x0, 0x400000), (0x20000000, 0x400000), 25, fused)
+
+
 CORES = (
     Core("M0", ("-mcpu=cortex-m0",), "microbit", (0x0, 0x40000), (0x20000000, 0x4000), 16, False),
-    Core("M3", ("-mcpu=cortex-m3",), "mps2-an385", fused=False, **_MPS2),
-    Core("M4F", ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"), "mps2-an386", fused=True, **_MPS2),
-    Core("M7F", ("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"), "mps2-an500", fused=True, **_MPS2),
+    _mps2("M3", "mps2-an385", "-mcpu=cortex-m3", fused=False),
+    _mps2("M4F", "mps2-an386", "-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard", fused=True),
+    _mps2("M7F", "mps2-an500", "-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard", fused=True),
     Core(
         "M33",
         ("-mcpu=cortex-m33", "-mfloat-abi=hard"),

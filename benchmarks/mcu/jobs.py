@@ -62,7 +62,7 @@ def read(path: Path, n: int) -> Answers:
 
     def take(dtype: type, count: int) -> np.ndarray:
         nonlocal at
-        values = np.frombuffer(data, dtype, count, at)
+        values: np.ndarray = np.frombuffer(data, dtype, count, at)
         at += values.nbytes
         return values
 
