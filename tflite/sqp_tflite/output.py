@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +21,8 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     Raises:
         BadInputError: A folder or the disk does not take one; files that were there before stay as they were.
     """
-    staged: list[tuple[str, Path]] = []
+    staged: list[tuple[Path, Path]] = []
+    placed: list[tuple[Path, Path | None]] = []
     made: list[Path] = []
     done = False
     try:
@@ -28,6 +30,7 @@ def write_all(files: Mapping[Path, bytes]) -> None:
             made += _folders(path.parent)
             staged.append((_stage(path, content), path))
         for temporary, path in staged:
+            placed.append((path, _kept(path)))
             os.replace(temporary, path)
         done = True
     except OSError as error:
@@ -37,14 +40,36 @@ def write_all(files: Mapping[Path, bytes]) -> None:
             "Choose another place with -o."
         ) from error
     finally:
-        # Also after Ctrl-C: what was not put in its place goes.
-        for temporary, _ in staged:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-        if not done:
-            for folder in reversed(made):
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+        # Also after Ctrl-C: either all is in its place, or all is as it was.
+        for path, kept in reversed(placed):
+            _settle(path, kept, done, {path for temporary, path in staged if not temporary.exists()})
+        for leftover in (temporary for temporary, _ in staged):
+            leftover.unlink(missing_ok=True)
+        for folder in () if done else reversed(made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _kept(path: Path) -> Path | None:
+    """Returns a second name of the file that stands at the path, None where there is none."""
+    if not path.exists() or path.is_dir():
+        return None
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
+    shutil.copy2(path, name)
+    return Path(name)
+
+
+def _settle(path: Path, kept: Path | None, done: bool, replaced: set[Path]) -> None:
+    """Puts the old file back where the writing was not finished, or lets it go."""
+    if not done and path in replaced:
+        if kept is None:
+            path.unlink(missing_ok=True)
+        else:
+            os.replace(kept, path)
+            return
+    if kept is not None:
+        kept.unlink(missing_ok=True)
 
 
 def check_places(paths: Mapping[Path, bytes] | tuple[Path, ...]) -> None:
@@ -66,7 +91,7 @@ def _folders(folder: Path) -> list[Path]:
     return list(reversed(missing))
 
 
-def _stage(path: Path, content: bytes) -> str:
+def _stage(path: Path, content: bytes) -> Path:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -77,4 +102,4 @@ def _stage(path: Path, content: bytes) -> str:
     except BaseException:
         os.unlink(temporary)
         raise
-    return temporary
+    return Path(temporary)
