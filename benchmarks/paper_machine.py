@@ -25,7 +25,7 @@ TOOLS = (("gcc", "--version"), ("arm-none-eabi-gcc", "--version"), ("qemu-system
 
 
 def describe() -> dict[str, Any]:
-    """Returns processor, cores, memory, system, Python, load, versions and date; {"versions": {name: version}} inside."""
+    """Returns processor, cores, memory, system, Python, load and date as text, and {"versions": {name: version}}."""
     versions = {name: found for name in PACKAGES if (found := _package(name))}
     versions |= {command[0]: found for command in TOOLS if (found := _tool(command))}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
