@@ -6,6 +6,7 @@ imported again) and beside any threads. What the child prints goes to a log that
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from sqp_tflite.errors import CrashedError, ExportError
@@ -33,7 +34,9 @@ class Worker:
     """
 
     def __init__(self, imports: tuple[str, ...] = (), *, fork: bool = False):
-        self._log = tempfile.TemporaryFile(mode="w+b")  # noqa: SIM115 (closed by close)
+        self._log = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115 (closed by close)
+        self._log_begin = 0
+        self.alive = True
         start = _Forked if fork else _Spawned
         self._process: _Forked | _Spawned = start(self._log, imports)
 
@@ -54,13 +57,16 @@ class Worker:
         Raises:
             CrashedError: The child died or took too long.
         """
+        self._log_begin = os.fstat(self._log.fileno()).st_size
         timer = threading.Timer(timeout, self._process.kill)
+        timer.daemon = True
         timer.start()
         try:
             pickle.dump((function, arguments), self._process.requests)
             self._process.requests.flush()
             returned, value = pickle.load(self._process.answers)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
+            self.alive = False
             raise CrashedError(self._obituary(function, timeout)) from error
         finally:
             timer.cancel()
@@ -69,7 +75,8 @@ class Worker:
         raise value
 
     def close(self) -> None:
-        """Ends the child."""
+        """Ends the child; closing it again does nothing."""
+        self.alive = False
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.requests, self._process.answers):
@@ -78,8 +85,8 @@ class Worker:
         self._log.close()
 
     def log(self) -> str:
-        """Returns what the child has printed so far."""
-        self._log.seek(0)
+        """Returns what the child has printed since the last call began."""
+        self._log.seek(self._log_begin)
         return self._log.read().decode("utf-8", "replace")
 
     def _obituary(self, function: str, timeout: float) -> str:
@@ -89,6 +96,56 @@ class Worker:
         if code == -signal.SIGKILL:
             how += f" (out of memory, or more than {timeout:.0f} s)"
         return f"The child process that ran `{function}` ended with {how}." + "".join(f"\n  {line}" for line in lines)
+
+
+_IDLE: dict[str, list[Worker]] = {}
+_IDLE_LOCK = threading.Lock()
+
+
+@contextlib.contextmanager
+def lent(purpose: str, imports: tuple[str, ...], *, fork: bool = False) -> Iterator[Worker]:
+    """Yields a worker that is kept for the next caller of the same purpose; one that died is not.
+
+    A library takes seconds to import, and who exports one model often exports another. Kept workers end with this
+    process.
+
+    Args:
+        purpose: What the worker is for; workers of one purpose are alike.
+        imports: As in `Worker`.
+        fork: As in `Worker`.
+    """
+    with _IDLE_LOCK:
+        idle = _IDLE.setdefault(purpose, [])
+        worker = idle.pop() if idle else None
+    worker = worker or Worker(imports, fork=fork)
+    try:
+        yield worker
+    except KeyboardInterrupt:
+        worker.close()
+        raise
+    finally:
+        if worker.alive:
+            with _IDLE_LOCK:
+                idle.append(worker)
+        else:
+            worker.close()
+
+
+def _close_idle() -> None:
+    for idle in _IDLE.values():
+        while idle:
+            idle.pop().close()
+
+
+def _forget_idle() -> None:
+    # A copy of this process must not talk to the workers of the original.
+    for idle in _IDLE.values():
+        idle.clear()
+
+
+atexit.register(_close_idle)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_idle)
 
 
 def run(function: str, *arguments: Any, timeout: float = 1800.0) -> Any:

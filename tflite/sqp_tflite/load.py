@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,15 +146,33 @@ def _embeddings(model: Any) -> list[Any]:
 def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any]], dict[str, Any]]:
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         struct = getattr(model, "_inputs_struct", None)
-        if struct is not None:
-            outputs = model(keras.tree.pack_sequence_as(struct, list(tensors)), training=False)
-        elif len(tensors) == 1:
-            outputs = model(tensors[0], training=False)
-        else:
-            outputs = _call_recorded(model, tensors)
+        with _in_float32(model):
+            if struct is not None:
+                outputs = model(keras.tree.pack_sequence_as(struct, list(tensors)), training=False)
+            elif len(tensors) == 1:
+                outputs = model(tensors[0], training=False)
+            else:
+                outputs = _call_recorded(model, tensors)
         return _named(model, outputs)
 
     return call
+
+
+@contextlib.contextmanager
+def _in_float32(model: Any) -> Iterator[None]:
+    """Lets a model of mixed precision compute in the type of its weights, which is what a device gets."""
+    policies = [
+        (layer, layer.dtype_policy)
+        for layer in model._flatten_layers()
+        if layer.dtype_policy.compute_dtype != "float32"
+    ]
+    try:
+        for layer, _ in policies:
+            layer.dtype_policy = keras.DTypePolicy("float32")
+        yield
+    finally:
+        for layer, policy in policies:
+            layer.dtype_policy = policy
 
 
 def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sqp_tflite.audit import audit, op_rows, tensor_rows
-from sqp_tflite.child import Worker
+from sqp_tflite.child import lent, may_fork
 from sqp_tflite.compare import compare
 from sqp_tflite.convert import IMPORTS, convert
 from sqp_tflite.emit import CStyle
@@ -96,7 +96,8 @@ def export(
     check_kinds(emit, target)
     check_names(reports)
     check_places(tuple(Path(path) for path in reports))
-    with Worker(() if dry_run else IMPORTS) as worker:
+    purpose, imports = ("plan", ()) if dry_run else ("convert", IMPORTS)
+    with lent(purpose, imports, fork=may_fork()) as worker:
         tell("load")
         loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
         inputs = samples(data, loaded.inputs)

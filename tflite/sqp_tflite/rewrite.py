@@ -116,9 +116,6 @@ def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
             for path, layer in sqp_keras.sites.paths(plan.loaded.model):
                 if isinstance(layer, keras.layers.Layer):
                     stack.enter_context(_scope(layer, f"{scope_name(path)}/"))
-            for layer in plan.loaded.model._flatten_layers():
-                if layer.dtype_policy.compute_dtype != "float32":
-                    stack.enter_context(_attribute(layer, "dtype_policy", keras.DTypePolicy("float32")))
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sqp_tflite.child import ChildError, Worker
+from sqp_tflite.child import ChildError, lent
 from sqp_tflite.errors import CrashedError
 from sqp_tflite.policy import TARGETS
 from sqp_tflite.read import read
@@ -69,7 +69,7 @@ def run(runtime: str, content: bytes, inputs: tuple[np.ndarray, ...]) -> Outputs
     """
     if runtime not in TARGETS:
         raise ValueError(f"`runtime` must be one of {TARGETS}. Received: {runtime!r}.")
-    with Worker(("sqp_tflite.runtimes",)) as worker:
+    with lent(runtime, ("sqp_tflite.runtimes",)) as worker:
         try:
             return worker.call("sqp_tflite.runtimes:run_here", runtime, content, inputs)
         except (ChildError, CrashedError) as error:

@@ -1,0 +1,112 @@
+"""The shape of the project: imports go down only, the wheel holds the two packages, the commands start fast."""
+
+import ast
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sqp_tflite"}
+
+LATE = {("sqp_keras.functional", "sqp_keras.layer"), ("sqp_keras.algebraic", "sqp_keras.algebraic_layer")}
+"""Imports inside a function that close a circle on purpose: the function makes the layer for a symbolic input."""
+
+
+def imports(source: str, module: str) -> set[str]:
+    """Returns the project's modules that a source text imports, wherever in the text."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.split(".")[0] in PACKAGES and name != module}
+
+
+def modules() -> dict[str, str]:
+    texts = {}
+    for package, folder in PACKAGES.items():
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(folder).with_suffix("").parts
+            name = ".".join((package, *parts)).removesuffix(".__init__")
+            texts[name] = path.read_text("utf-8")
+    return texts
+
+
+def circles(graph: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """Returns the circles of an import graph, each as the path that closes it."""
+    found, done = [], set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            found.append((*path[path.index(name) :], name))
+            return
+        if name in done:
+            return
+        for other in sorted(graph.get(name, ())):
+            visit(other, (*path, name))
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+    return found
+
+
+def import_graph() -> dict[str, set[str]]:
+    texts = modules()
+    graph = {name: {other for other in imports(text, name) if other in texts} for name, text in texts.items()}
+    # A package's __init__ re-exports its modules; what matters is that modules don't go through it in circles.
+    return {
+        name: {other for other in others if (name, other) not in LATE and other not in PACKAGES}
+        for name, others in graph.items()
+        if name not in PACKAGES
+    }
+
+
+def test_training_never_imports_export():
+    upward = {
+        name: imports(text, name)
+        for name, text in modules().items()
+        if name.startswith("sqp_keras") and any(i.startswith("sqp_tflite") for i in imports(text, name))
+    }
+    assert upward == {}
+
+
+def test_imports_go_down_only():
+    assert circles(import_graph()) == []
+
+
+def test_a_circle_is_seen():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == [("a", "b", "c", "a")]
+
+
+def test_tflite_folder_is_no_package():
+    assert not (ROOT / "tflite" / "__init__.py").exists()
+
+
+def test_commands_import_no_tensorflow():
+    code = "import sys, sqp_tflite.cli; print([m for m in ('tensorflow', 'keras', 'numpy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> list[str]:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path).namelist()
+
+
+def test_wheel_holds_both_packages_and_no_tflite_folder(wheel):
+    assert {name.split("/")[0] for name in wheel if not name.startswith("sqp_keras-")} == {"sqp_keras", "sqp_tflite"}
+
+
+def test_wheel_holds_the_data_files(wheel):
+    for package, folder in PACKAGES.items():
+        files = [p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"]
+        missing = {f"{package}/{p.relative_to(folder).as_posix()}" for p in files} - set(wheel)
+        assert missing == set()
