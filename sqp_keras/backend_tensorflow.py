@@ -123,7 +123,11 @@ def _compute(formula: str, dtypes: tuple[str, ...], result: str, *args: Any) -> 
     tensors.append(_fixed(c, dtypes[-1]))
     if not tf.executing_eagerly():
         return _FORMULAS[formula](result, *tensors)
-    return tf.raw_ops.PartitionedCall(args=tensors, Tout=[result], f=_function(formula, dtypes, result))[0]
+    function = _function(formula, dtypes, result)
+    # On the calling thread: a chain gains nothing from others, and waking them costs more than a small tensor.
+    return tf.raw_ops.PartitionedCall(
+        args=tensors, Tout=[result], f=function, executor_type="SINGLE_THREADED_EXECUTOR"
+    )[0]
 
 
 def _fixed(c: Any, dtype: str) -> Any:
