@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +22,33 @@ EMULATED = [(core, std) for core in emulator.CORES for std in (("c99", "gnu11") 
 INPUTS = jobs.float_inputs(6000)
 
 
-def compile_host(compiler: list[str], source: Path, program: Path, include: Path = emulator.INCLUDE) -> None:
-    if shutil.which(compiler[0]) is None:
-        pytest.skip(f"The host checks of sqp.h did not run: no {compiler[0]} here. Install a C and C++ compiler.")
-    subprocess.run([*compiler, f"-I{include}", *STRICT, str(source), "-lm", "-o", str(program)], check=True)
+def skip_aloud(request: pytest.FixtureRequest, reason: str) -> None:
+    """Skips, and says so on the terminal: a quiet run shows no reasons."""
+    request.config.pluginmanager.getplugin("terminalreporter").write_line(f"\n{reason}")
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
-def toolchain():
+def host(request):
+    for compiler in ("gcc", "g++"):
+        if shutil.which(compiler) is None:
+            skip_aloud(request, f"The host checks of sqp.h did not run: no {compiler} here. Install gcc and g++.")
+
+
+@pytest.fixture(scope="module")
+def toolchain(request):
     try:
         emulator.ensure_toolchain()
     except emulator.ToolchainMissingError as error:
-        pytest.skip(f"The checks on emulated Cortex-M cores did not run: {error}")
+        skip_aloud(request, f"The checks on emulated Cortex-M cores did not run: {error}")
+
+
+def compile_host(compiler: list[str], source: Path, program: Path, include: Path = emulator.INCLUDE) -> None:
+    subprocess.run([*compiler, f"-I{include}", *STRICT, str(source), "-lm", "-o", str(program)], check=True)
 
 
 @pytest.mark.parametrize("variant", HOST)
-def test_every_kernel_matches_the_reference_bit_by_bit_on_the_host(variant, tmp_path):
+def test_every_kernel_matches_the_reference_bit_by_bit_on_the_host(host, variant, tmp_path):
     compile_host(HOST[variant], CHECK, tmp_path / "check")
     jobs.write(tmp_path / "in.bin", INPUTS)
     subprocess.run([str(tmp_path / "check")], cwd=tmp_path, check=True)
@@ -55,7 +67,7 @@ def test_every_kernel_matches_the_reference_bit_by_bit_on_the_core(toolchain, co
 
 
 @pytest.mark.parametrize("method", ["SQP_SQRT_DIVIDE", "SQP_SQRT_BITWISE"])
-def test_integer_root_rounds_as_the_machine_does_for_every_fraction(method, tmp_path):
+def test_integer_root_rounds_as_the_machine_does_for_every_fraction(host, method, tmp_path):
     compile_host(["gcc", "-std=c99", f"-DSQP_SQRT={method}"], emulator.HERE / "roots.c", tmp_path / "roots")
     done = subprocess.run([str(tmp_path / "roots")], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0"
@@ -71,7 +83,7 @@ def test_integer_root_rounds_as_the_machine_does_for_every_fraction(method, tmp_
         ("+ UINT32_C(23210)", "+ UINT32_C(29000)", "int16"),  # a poor first guess
     ],
 )
-def test_a_planted_fault_in_the_header_is_seen(was, now, seen_in, tmp_path):
+def test_a_planted_fault_in_the_header_is_seen(host, was, now, seen_in, tmp_path):
     text = (emulator.INCLUDE / "sqp.h").read_text()
     assert text.count(was) == 1
     (tmp_path / "sqp.h").write_text(text.replace(was, now))
@@ -126,7 +138,7 @@ def test_fixed_point_is_within_half_a_step_for_all_65536_codes(job):
     assert not wrong.any(), (q[wrong][:5], steps[wrong][:5])
 
 
-def test_setup_refuses_what_it_cannot_handle(tmp_path):
+def test_setup_refuses_what_it_cannot_handle(host, tmp_path):
     program = """
     #include <stdio.h>
     #include "sqp.h"
@@ -173,3 +185,22 @@ def test_a_missing_toolchain_says_what_to_install(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(emulator.ToolchainMissingError, match="gcc-arm-none-eabi, picolibc-arm-none-eabi"):
         emulator.ensure_toolchain()
+
+
+def test_a_failing_installation_is_reported_with_the_installer_s_words(monkeypatch, tmp_path):
+    installer = tmp_path / "apt-get"
+    installer.write_text("#!/bin/sh\necho 'E: Unable to locate package' >&2\nexit 100\n")
+    installer.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(emulator.os, "geteuid", lambda: 0)
+    with pytest.raises(emulator.ToolchainMissingError, match=r"`apt-get update` failed: E: Unable to locate package"):
+        emulator.ensure_toolchain()
+
+
+def test_a_skipped_check_says_so_on_a_quiet_terminal(tmp_path):
+    # An empty PATH, as on a machine without compilers.
+    root = emulator.HERE.parents[1]
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "on_the_host", str(Path(__file__)), "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=root, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert "The host checks of sqp.h did not run: no gcc here. Install gcc and g++." in done.stdout
+    assert "\nssss " in done.stdout
