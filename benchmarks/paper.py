@@ -57,7 +57,7 @@ def cpu(folder: Path) -> dict[str, Any]:
 
 def gpu(folder: Path) -> dict[str, Any]:
     """Returns Table 1 on a GPU, {"missing": reason} where there is none."""
-    seen = child("benchmarks.paper_table", "--framework", "jax", "--find-gpu").strip()
+    seen = child("benchmarks.paper_table", "--find-gpu").strip()
     if seen == "no":
         return {"missing": "JAX sees no GPU on this machine."}
     return _json_of("benchmarks.paper_table", "--framework", "jax", "--device", "gpu")

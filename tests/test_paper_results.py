@@ -1,8 +1,11 @@
 """The paper's benchmarks: how they time, what they cover, and that texts quote what was measured."""
 
 import json
+import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +150,19 @@ def test_frameworks_compute_the_same_functions(plain_rows):
         got = np.asarray(calls[name]())
         # float32 formulas of a few operations on values below 5: a few units of 2^-22.
         np.testing.assert_allclose(got, np.asarray(expected[name]()), atol=2e-6, err_msg=name)
+
+
+def test_the_jax_part_needs_nothing_but_jax_and_numpy(tmp_path):
+    site = Path(np.__file__).parents[1]
+    for name in ("numpy", "numpy.libs", "jax", "jaxlib", "ml_dtypes", "opt_einsum", "scipy", "scipy.libs"):
+        if (site / name).exists():
+            (tmp_path / name).symlink_to(site / name)
+    # -S: no site-packages, only numpy, jax and what jax itself requires.
+    command = [sys.executable, "-S", "-m", "benchmarks.paper_table", "--count", "1000", "--seconds", "0"]
+    done = subprocess.run(
+        command, cwd=paper.ROOT, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert "Squareplus (`jax.nn`)" in done.stdout and "Squareplus (Keras)" not in done.stdout
 
 
 def test_figures_are_drawn_alike_twice_and_hold_all_curves(tmp_path):
