@@ -125,7 +125,11 @@ def _refuse_code(config: Any, path: Path) -> None:
 
 
 def _is_code(node: dict[str, Any]) -> bool:
-    return node.get("class_name") in ("__lambda__", "Lambda")
+    if node.get("class_name") in ("__lambda__", "Lambda"):
+        return True
+    # Keras writes a lambda given as activation without its class: bytecode in base64, defaults, closure.
+    value = node.get("value")
+    return isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)
 
 
 def _refuse_unknown(config: Any, path: Path, stand_ins: dict[str, Any]) -> None:

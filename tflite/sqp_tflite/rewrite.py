@@ -7,6 +7,7 @@ functional, nested and subclassed models are reached alike and none has to be cl
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from sqp_tflite.plan import Plan
 from sqp_tflite.report import Finding
 from sqp_tflite.unroll import unrolled
 
+_DRAWS = re.compile("Random|Multinomial|^Stateful(Standard|Uniform|Truncated)|^Stateless(Truncated|Parameterized)")
 _WRITES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
 
 
@@ -174,7 +176,7 @@ def _refuse_state(graph: Any, layers: LayerNames) -> None:
         if op.type in _WRITES:
             rule = "A device's file holds no variables, so the model may not write one."
             remedy = "Make the state an input and an output of the model."
-        elif "Random" in op.type or op.type.startswith("Stateful"):
+        elif _DRAWS.search(op.type):
             rule = "The exported model may not draw random numbers."
             remedy = "Export the part in front of it (for a variational encoder: the mean)."
         else:

@@ -1,0 +1,210 @@
+"""Bad inputs get one clear error each; code in a file is never run."""
+
+import json
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import pytest
+from models import dense, subclassed
+
+import sqp_keras  # noqa: F401
+import sqp_tflite
+from sqp_tflite.load import load
+
+L = keras.layers
+EVIL = []
+
+
+def rewritten(source, target, change):
+    """Writes a copy of a .keras archive with config.json changed."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            new.writestr(name, change(content.decode()) if name == "config.json" else content)
+    return target
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model.keras"
+    dense().save(path)
+    return path
+
+
+def test_no_such_file():
+    with pytest.raises(sqp_tflite.BadInputError, match=r"`nowhere.keras` does not exist. Pass a .keras"):
+        load("nowhere.keras")
+
+
+@pytest.mark.parametrize("content", [b"", b"hello, I am no model", b"\x00" * 64])
+def test_not_a_model(tmp_path, content):
+    path = tmp_path / "x.keras"
+    path.write_bytes(content)
+    with pytest.raises(sqp_tflite.BadInputError, match="must be a Keras model"):
+        load(path)
+
+
+def test_a_tflite_file_is_sent_to_inspect(tmp_path):
+    path = tmp_path / "x.tflite"
+    path.write_bytes(b"\x1c\x00\x00\x00TFL3" + b"\x00" * 20)
+    with pytest.raises(sqp_tflite.BadInputError, match="sqp-inspect"):
+        load(path)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
+def test_truncated_archive(saved, tmp_path, share):
+    content = saved.read_bytes()
+    path = tmp_path / "cut.keras"
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(sqp_tflite.BadInputError, match="damaged .keras archive.*copy or save it again"):
+        load(path)
+
+
+def test_truncated_h5(tmp_path):
+    dense().save(tmp_path / "m.h5")
+    content = (tmp_path / "m.h5").read_bytes()
+    (tmp_path / "cut.h5").write_bytes(content[: len(content) // 2])
+    with pytest.raises(sqp_tflite.BadInputError, match="damaged HDF5"):
+        load(tmp_path / "cut.h5")
+
+
+def test_weights_alone(tmp_path):
+    dense().save_weights(tmp_path / "w.weights.h5")
+    with pytest.raises(sqp_tflite.BadInputError, match="weights alone"):
+        load(tmp_path / "w.weights.h5")
+
+
+def test_missing_config_key_has_a_one_line_cause(saved, tmp_path):
+    def broken(text):
+        config = json.loads(text)
+        del config["config"]["layers"]
+        return json.dumps(config)
+
+    with pytest.raises(sqp_tflite.BadInputError, match="Keras .* cannot open") as caught:
+        load(rewritten(saved, tmp_path / "b.keras", broken))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_folder_without_saved_model(tmp_path):
+    with pytest.raises(sqp_tflite.BadInputError, match=r"without saved_model.pb"):
+        load(tmp_path)
+
+
+def test_not_a_model_object():
+    with pytest.raises(sqp_tflite.BadInputError, match="Received: int"):
+        load(3)
+
+
+def test_model_never_built(tmp_path):
+    with pytest.raises(sqp_tflite.BadInputError, match="must be built"):
+        load(keras.Sequential([L.Dense(3)]))
+
+
+def test_open_dimension_names_the_input():
+    model = keras.Sequential([keras.Input((None, 4), name="signal"), L.Conv1D(2, 3)])
+    with pytest.raises(sqp_tflite.BadInputError, match=r"`signal`.*\(None, None, 4\)"):
+        load(model)
+
+
+def test_data_closes_an_open_dimension():
+    model = keras.Sequential([keras.Input((None, 4), name="signal"), L.Conv1D(2, 3)])
+    exported = sqp_tflite.export(model, data={"signal": np.ones((4, 9, 4), "float32")})
+    assert exported.report.inputs[0].shape == (1, 9, 4)
+
+
+def test_subclassed_inputs_come_from_the_build():
+    assert [spec.shape for spec in load(subclassed()).inputs] == [(4,)]
+
+
+def my_softplus(x):
+    """Stands for a function that the user wrote."""
+    return keras.ops.log(keras.ops.exp(x) + 1)
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_unknown_function_offers_map(tmp_path, ending):
+    path = tmp_path / f"m.{ending}"
+    dense(activation=my_softplus).save(path)
+    with pytest.raises(sqp_tflite.BadInputError, match="my_softplus.*--map my_softplus=softplus"):
+        load(path)
+    loaded = load(path, names={"my_softplus": "softplus"})
+    x = np.linspace(-4, 4, 8, dtype=np.float32).reshape(2, 4)
+    expected = dense(activation="softplus")
+    expected.set_weights(loaded.model.get_weights())
+    np.testing.assert_allclose(loaded.call([x])["out"], expected(x), rtol=1e-6)
+
+
+def test_map_must_name_an_activation(saved):
+    with pytest.raises(sqp_tflite.BadInputError, match="must name an activation of Keras"):
+        load(saved, names={"my_softplus": "sofplus"})
+
+
+class Foreign(L.Layer):
+    """A layer that is not registered anywhere."""
+
+    def call(self, x):
+        return x
+
+
+def test_unknown_layer_names_what_to_import(tmp_path):
+    path = tmp_path / "m.keras"
+    keras.Sequential([keras.Input((3,)), Foreign(name="odd")]).save(path)
+    text = zipfile.ZipFile(path).read("config.json").decode().replace("test_load", "their_package.layers")
+    rewritten(path, tmp_path / "f.keras", lambda _: text)
+    with pytest.raises(sqp_tflite.BadInputError, match=r"`Foreign` in `odd`: import the package.*their_package"):
+        load(tmp_path / "f.keras")
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+@pytest.mark.parametrize("where", ["layer", "activation"])
+def test_lambdas_are_refused_and_not_run(tmp_path, ending, where):
+    path = tmp_path / f"m.{ending}"
+
+    def code(x):
+        return x + 1
+
+    function = lambda x: code(x)  # noqa: E731
+    layer = L.Lambda(function, name="odd") if where == "layer" else L.Dense(3, activation=function, name="odd")
+    if ending == "h5" and where == "activation":
+        pytest.skip("Keras itself does not write a lambda activation into .h5")
+    keras.Sequential([keras.Input((3,)), layer]).save(path)
+    with pytest.raises(sqp_tflite.BadInputError, match="not code.*`odd`.*--trust-code"):
+        load(path)
+
+
+def test_trusted_lambda_is_loaded(tmp_path):
+    keras.Sequential([keras.Input((3,)), L.Lambda(lambda x: x * 2.0, name="odd")]).save(tmp_path / "m.keras")
+    loaded = load(tmp_path / "m.keras", trust=True)
+    np.testing.assert_allclose(loaded.call([np.ones((1, 3), "float32")])["odd"], 2.0)
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_files_of_both_kinds_export(tmp_path, ending):
+    path = tmp_path / f"m.{ending}"
+    dense().save(path)
+    assert sqp_tflite.export(path).report.verdict == "ok"
+
+
+def test_old_h5_configuration_is_read(tmp_path):
+    """Keras 2 wrote batch_input_shape and bare class names."""
+    path = tmp_path / "old.h5"
+    dense(activation="relu").save(path)
+    with h5py.File(path, "r+") as file:
+        config = json.loads(file.attrs["model_config"])
+        for layer in config["config"]["layers"]:
+            layer.pop("module", None)
+            layer.pop("registered_name", None)
+            layer["config"].pop("dtype", None)
+            if layer["class_name"] == "InputLayer":
+                layer["config"]["batch_input_shape"] = layer["config"].pop("batch_shape")
+        file.attrs["model_config"] = json.dumps(config)
+    assert [spec.shape for spec in load(path).inputs] == [(4,)]
+
+
+def test_saved_model_folder_is_read_back(tmp_path):
+    dense().export(str(tmp_path / "folder"), verbose=False)
+    exported = sqp_tflite.export(tmp_path / "folder")
+    assert exported.report.verdict == "ok"
+    assert any("SavedModel" in note for note in exported.report.notes)

@@ -1,0 +1,83 @@
+"""Data that does not fit is refused with its name, its shape and its row."""
+
+import numpy as np
+import pytest
+
+import sqp_tflite
+from sqp_tflite.load import InputSpec
+from sqp_tflite.samples import samples, seeded
+
+ONE = (InputSpec("image", (2, 3), "float32"),)
+TWO = (InputSpec("z", (2,), "float32"), InputSpec("a", (1,), "float32"))
+GOOD = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+
+
+def holed(value):
+    array = GOOD.copy()
+    array[2, 0, 1] = value
+    return array
+
+
+@pytest.mark.parametrize("name", ["image", "x"])
+def test_the_only_input_may_be_called_x(name):
+    assert samples({name: GOOD}, ONE).inputs[0].shape == (4, 2, 3)
+
+
+def test_inputs_come_in_keras_order():
+    found = samples({"a": np.zeros((5, 1)), "z": np.ones((5, 2)), "y": np.arange(5)}, TWO)
+    assert [array.shape for array in found.inputs] == [(5, 2), (5, 1)]
+    assert found.labels is not None and len(found.labels) == 5
+
+
+BAD = {
+    "missing": ({"y": np.zeros(4)}, ONE, "must hold one array per Keras input: `image`"),
+    "misnamed": ({"img": GOOD}, ONE, "Received: `img`"),
+    "too many": ({"image": GOOD, "extra": GOOD}, ONE, "`extra`"),
+    "shape": ({"image": GOOD[:, :1]}, ONE, r"shape \(samples, 2, 3\). Received: \(4, 1, 3\)"),
+    "no batch": ({"image": GOOD[0]}, ONE, r"Received: \(2, 3\)"),
+    "empty": ({"image": GOOD[:0]}, ONE, "at least one sample"),
+    "nan": ({"image": holed(np.nan)}, ONE, "1 of 4 rows, the first is row 2"),
+    "inf": ({"image": holed(-np.inf)}, ONE, "the first is row 2"),
+    "text": ({"image": np.full((4, 2, 3), "a")}, ONE, "must hold numbers"),
+    "lengths": ({"z": np.ones((5, 2)), "a": np.ones((4, 1))}, TWO, "equally many rows"),
+    "labels": ({"x": GOOD, "y": np.zeros(3)}, ONE, "equally many rows"),
+    "type": (3, ONE, "Received: int"),
+    "no file": ("nowhere.npz", ONE, "does not exist"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data_is_refused_in_words(case):
+    data, specs, words = BAD[case]
+    with pytest.raises(sqp_tflite.BadInputError, match=words):
+        samples(data, specs)
+
+
+def test_files_are_read(tmp_path):
+    np.savez(tmp_path / "d.npz", image=GOOD, y=np.arange(4))
+    np.save(tmp_path / "d.npy", GOOD)
+    assert len(samples(tmp_path / "d.npz", ONE)) == len(samples(tmp_path / "d.npy", ONE)) == 4
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04broken"])
+def test_broken_files_are_refused(tmp_path, content):
+    (tmp_path / "d.npz").write_bytes(content)
+    with pytest.raises(sqp_tflite.BadInputError, match="must be an .npz file"):
+        samples(tmp_path / "d.npz", ONE)
+
+
+def test_pickles_are_never_opened(tmp_path):
+    np.savez(tmp_path / "d.npz", image=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(sqp_tflite.BadInputError, match="must be an .npz file of plain arrays"):
+        samples(tmp_path / "d.npz", ONE)
+
+
+def test_seeded_inputs_hold_zero_and_large_values():
+    (values,) = seeded(ONE).inputs
+    assert not values[0].any() and np.abs(values).max() > 100
+    np.testing.assert_array_equal(values, seeded(ONE).inputs[0])
+
+
+def test_seeded_categories_stay_in_the_table():
+    (values,) = seeded((InputSpec("word", (7,), "int32", categories=5),)).inputs
+    assert values.min() == 0 and values.max() == 4
