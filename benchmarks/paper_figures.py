@@ -104,7 +104,7 @@ def figure_half() -> Any:
     root = np.sqrt(wide * wide + 4)
     right = (np.abs(wide) + root) / 2
     exact = np.where(wide >= 0, right, 1 / right)
-    figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.2), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.2), layout="constrained", sharex=True, sharey=True)
     for name, function, colour in (
         ("Keras's built-in", keras.activations.squareplus, GREY),
         ("sqp_keras", sqp_keras.squareplus, RED),
@@ -120,10 +120,10 @@ def figure_half() -> Any:
             normal = true > 6.2e-5  # below, float16 itself has fewer digits
             axis.plot(wide[normal], error[normal], ".", markersize=1.2, color=colour, label=name, rasterized=True)
     for axis, title in zip(axes, ("value", "slope"), strict=True):
-        axis.set(xscale="symlog", yscale="log", ylim=(1e-5, 50), xlabel="x, float16", title=title)
+        axis.set(xscale="symlog", yscale="log", xlim=(-8e4, 8e4), ylim=(1e-5, 50), xlabel="x, float16", title=title)
         axis.set_xticks([-1e4, -1e2, -1, 1, 1e2, 1e4], ["−10⁴", "−100", "−1", "1", "100", "10⁴"])
         axis.axhline(2.0**-11, color=BLACK, linewidth=0.8, linestyle=":")
-    axes[1].text(-8e4, 2.0**-11 * 1.3, "half a unit in\nthe last place", fontsize=7)
+    axes[1].text(-6e4, 2.0**-11 * 1.3, "half a unit in\nthe last place", fontsize=7)
     axes[0].set_ylabel("relative error (top: infinite)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, markerscale=8)
     return figure
