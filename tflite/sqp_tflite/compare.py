@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 
 import numpy as np
 
 from sqp_tflite import runtimes
+from sqp_tflite.graph import Graph
 from sqp_tflite.policy import TARGETS
+from sqp_tflite.read import read
 from sqp_tflite.report import Agreement
 from sqp_tflite.samples import Samples
 
 FLOAT_TOLERANCE = 1e-4
 """Largest error of a float32 file, over the range of the outputs: float32 sums in another order, over many layers."""
 
+TOLERANCES = MappingProxyType(
+    {"float32": FLOAT_TOLERANCE, "float16": 0.02, "dynamic": 0.2, "int8": 0.25, "int16x8": 0.2}
+)
+"""The same for each type of numbers. For those with 8-bit weights it separates a file that computes something else
+(constant or shifted outputs are wrong by half the range and more) from one that is coarse, which is the model's to
+bear: the report shows accuracy, argmax agreement and the error of each layer."""
+
+
+def type_of(graph: Graph) -> str:
+    """Returns the type of numbers of a file, in the words of `--quantize`."""
+    dtypes = {op.dtype for _, op in graph.all_ops()}
+    if graph.integer and any(tensor.dtype == "int16" for tensor in graph.inputs + graph.outputs):
+        return "int16x8"
+    if {"int8", "uint8"} & dtypes:
+        return "int8"
+    if "int16" in dtypes:
+        return "int16x8"
+    if any(op.weights in ("int8", "int4") for _, op in graph.all_ops()):
+        return "dynamic"
+    return "float16" if "float16" in dtypes else "float32"
+
 
 def compare(
-    content: bytes, samples: Samples, reference: tuple[np.ndarray, ...], *, tolerance: float = FLOAT_TOLERANCE
+    content: bytes, samples: Samples, reference: tuple[np.ndarray, ...], *, tolerance: float | None = None
 ) -> tuple[Agreement, ...]:
     """Returns one `Agreement` per runtime, the missing ones as "not checked".
 
@@ -24,8 +48,11 @@ def compare(
         content: The TFLite file.
         samples: The inputs.
         reference: Keras's outputs for them, one array per output, shape (samples, ...).
-        tolerance: Largest error over the range of Keras's outputs that still is "ok".
+        tolerance: Largest error over the range of Keras's outputs that still is "ok"; None for that of the file's
+            type of numbers.
     """
+    if tolerance is None:
+        tolerance = TOLERANCES[type_of(read(content))]
     with ThreadPoolExecutor(len(TARGETS)) as pool:
         return tuple(pool.map(lambda runtime: _one(runtime, content, samples, reference, tolerance), TARGETS))
 
@@ -67,7 +94,8 @@ def agreement(
             broken = f"output {place} is not finite where Keras's is"
         difference = np.abs(np.where(np.isfinite(ours) & np.isfinite(theirs), ours.astype(np.float64) - theirs, 0.0))
         errors.append(float(difference.max(initial=0.0)))
-        shares.append(errors[-1] / _range(theirs))
+        # Codes reach from the smallest output to the largest, and always to 0.
+        shares.append(errors[-1] / _range(np.append(theirs, 0.0) if tolerance > FLOAT_TOLERANCE else theirs))
         scale = outputs.scales[place]
         if scale:
             steps.append(errors[-1] / scale)

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from sqp_tflite import unroll
 from sqp_tflite.audit import audit, op_rows, tensor_rows
+from sqp_tflite.calibration import require
 from sqp_tflite.child import lent, may_fork
+from sqp_tflite.combinations import INTEGER_IO, Combination, refuse
 from sqp_tflite.compare import compare
 from sqp_tflite.convert import IMPORTS, convert
 from sqp_tflite.emit import CStyle
@@ -26,10 +29,13 @@ from sqp_tflite.memory import memory, over_budget
 from sqp_tflite.output import check_places, write_all
 from sqp_tflite.plan import Plan, plan
 from sqp_tflite.policy import NAMES, TARGETS
+from sqp_tflite.quantize import Request
 from sqp_tflite.read import read
+from sqp_tflite.reduce import Reduced, all_findings, reduce
 from sqp_tflite.rendering import check_names, render
 from sqp_tflite.report import Agreement, Finding, Report
 from sqp_tflite.rewrite import rewrite
+from sqp_tflite.rsqrt import with_rsqrt
 from sqp_tflite.samples import Samples, samples
 from sqp_tflite.versions import versions
 
@@ -52,6 +58,9 @@ def export(
     model: Any,
     output: str | Path | None = None,
     *,
+    quantize: str = "float32",
+    lowering: str = "algebraic",
+    io: str | None = None,
     target: str = "tflm",
     data: str | Path | Mapping[str, Any] | np.ndarray | None = None,
     names: Mapping[str, str] | None = None,
@@ -70,9 +79,12 @@ def export(
     Args:
         model: A built Keras model, or the path of a `.keras` or `.h5` file or of a SavedModel folder.
         output: Where to write the file; written whole, and only if the verdict is "ok".
+        quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8".
+        lowering: How an activation is written in an integer model: "algebraic", "table" or "integer".
+        io: Type of inputs and outputs; by default integer for an integer model. "float32" puts conversions around it.
         target: Whose operator table and interpreter decide: "tflm", "litert" or "tflite-runtime".
-        data: Inputs to compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels under y.
-            Seeded inputs without it.
+        data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
+            under y. Seeded inputs without it; an integer model needs it.
         names: What an unknown activation name in the file stands for: {"my_softplus": "softplus"}.
         trust_code: Whether code in the file may run.
         dry_run: Whether to stop after the plan.
@@ -92,7 +104,9 @@ def export(
     """
     began = time.monotonic()
     tell = progress or (lambda step: None)
+    wanted = Combination(quantize, lowering, target)
     _check_call(model, output, target)
+    _check_combination(model, wanted, io)
     check_kinds(emit, target)
     check_names(reports)
     check_places(tuple(Path(path) for path in reports))
@@ -101,21 +115,33 @@ def export(
         tell("load")
         loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
         inputs = samples(data, loaded.inputs)
-        planned = plan(loaded, target=target)
+        planned = plan(loaded, target=target, quantize=quantize, lowering=lowering)
         report = _planned(planned)
         if dry_run:
             return Export(None, dataclasses.replace(report, seconds=_since(began)))
         _require_runtime(target)
+        if quantize in INTEGER_IO:
+            require(inputs, quantize)
         tell("trace")
         try:
             traced = rewrite(planned)
+            if lowering == "integer" and quantize in INTEGER_IO:
+                traced = dataclasses.replace(traced, graph_def=with_rsqrt(traced.graph_def))
             tell("convert")
             content = convert(traced, worker)
         except RefusedError as error:
             raise _refused(report, error.findings, began) from error
+        reduced = Reduced(content)
+        if quantize != "float32":
+            tell("quantize")
+            request = Request(quantize, lowering, target, float_io=io == "float32")
+            reduced = reduce(content, inputs, request, traced.layers, worker)
+            content = reduced.content
     graph = read(content)
+    notes = report.notes + unroll.notes(dict(traced.steps), graph, traced.layers) + reduced.notes
+    report = dataclasses.replace(report, notes=notes, layer_errors=reduced.layer_errors)
     report = _described(report, graph, traced.layers)
-    findings = audit(graph, target, traced.layers)
+    findings = all_findings(audit(graph, target, traced.layers), reduced.findings)
     if findings:
         raise _refused(report, findings, began)
     tell("measure")
@@ -180,8 +206,7 @@ def check(
         progress("compare")
     found: list[Agreement] = []
     for name, chosen in sets.items():
-        allowed = {} if tolerance is None else {"tolerance": tolerance}
-        rows = compare(content, chosen, reference(loaded, chosen), **allowed)
+        rows = compare(content, chosen, reference(loaded, chosen), tolerance=tolerance)
         found += [_judged(dataclasses.replace(row, on=name), graph) for row in rows]
     return tuple(found)
 
@@ -211,6 +236,15 @@ def _check_call(model: Any, output: str | Path | None, target: str) -> None:
         check_places((Path(output),))
         if isinstance(model, (str, Path)) and Path(output).exists() and Path(output).samefile(model):
             raise BadInputError(f"The output must not be the model itself. Received: `{output}`. Pass -o FILE.tflite.")
+
+
+def _check_combination(model: Any, wanted: Combination, io: str | None) -> None:
+    try:
+        refuse(wanted, io)
+    except RefusedError as error:
+        source = str(model) if isinstance(model, (str, Path)) else getattr(model, "name", "the model")
+        given = Report("refused", source, wanted.target, wanted.quantize, wanted.lowering, findings=error.findings)
+        raise RefusedError(str(error), error.findings, given) from error
 
 
 def _require_runtime(target: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqp_keras.sites
 from sqp_keras.sites import Site
+from sqp_tflite.combinations import INTEGER_IO
 from sqp_tflite.load import Loaded
 from sqp_tflite.policy import broken_rule
 from sqp_tflite.report import PlanRow
@@ -74,6 +75,8 @@ def plan(loaded: Loaded, *, target: str = "tflm", quantize: str = "float32", low
         lowering: How an activation is written.
     """
     notes = [f"The batch is fixed to 1: {_shapes(loaded)}."]
+    if lowering != "algebraic" and quantize not in INTEGER_IO:
+        notes.append(f"In a {quantize} model `--lowering {lowering}` writes the algebraic form.")
     if loaded.model is None:
         notes.append("A SavedModel holds finished graphs: its activations are exported as they stand in it.")
         return Plan(loaded, target, quantize, lowering, (), tuple(notes))

@@ -13,6 +13,7 @@ import numpy as np
 
 from sqp_tflite import schema_file
 from sqp_tflite.calibration import SMALLEST_RANGE
+from sqp_tflite.chains import quantized
 from sqp_tflite.islands import Islands, in_scope, islands
 from sqp_tflite.policy import kernels
 
@@ -74,7 +75,23 @@ def quantize(content: bytes, request: Request, ranges: dict[str, tuple[float, fl
     statistics |= _weight_ranges(model, statistics, INTEGER_BITS[request.quantize])
     recipe = manager.get_quantization_recipe()
     found = quantizer.Quantizer(content, recipe).quantize(statistics, enable_progress_report=False)
-    return Quantized(bytes(found.quantized_model), chosen)
+    return Quantized(schema_file.with_own_names(_with_dead_outputs(bytes(found.quantized_model))), chosen)
+
+
+def _with_dead_outputs(content: bytes) -> bytes:
+    """Returns the file in which outputs that nothing reads have their operator's type: the quantiser passes by them."""
+    model = schema_file.unpack(content)
+    graph = model.subgraphs[0]
+    read = {int(i) for operator in graph.operators for i in operator.inputs} | {int(i) for i in graph.outputs}
+    changed = False
+    for operator in graph.operators:
+        outputs = [graph.tensors[i] for i in operator.outputs]
+        given = next((t for t in outputs if quantized(t)), None)
+        for index, tensor in zip(operator.outputs, outputs, strict=True):
+            if given is not None and index not in read and not quantized(tensor):
+                tensor.type, tensor.quantization = given.type, given.quantization
+                changed = True
+    return schema_file.pack(model) if changed else content
 
 
 def _add_float_recipe(manager: Any, kind: str) -> None:
@@ -118,8 +135,11 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None
 
 
 def _scopes(names: frozenset[str]) -> list[str]:
-    """Expressions that match an operator by the exact name of the tensor that it writes."""
-    return [f"^{re.escape(name)};$" for name in sorted(names)]
+    """An expression that matches operators by the exact names of the tensors that they write, none for no names.
+
+    It is one for all of them: every operator is held against every expression.
+    """
+    return [f"^({'|'.join(re.escape(name) for name in sorted(names))});$"] if names else []
 
 
 def _islands(model: Any, request: Request) -> Islands:

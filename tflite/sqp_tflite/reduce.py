@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,16 @@ def reduce(content: bytes, samples: Samples, request: Request, layers: LayerName
         BadInputError: No data, or data on which the model gives no finite numbers.
         CrashedError: The quantiser could not do it.
     """
+    try:
+        return _reduced(content, samples, request, layers, worker)
+    except ChildError as error:
+        raise CrashedError(
+            f"The {request.quantize} file could not be made. Received: {error}. "
+            "Export in float32, and look at the weights and at the ranges of the data."
+        ) from error
+
+
+def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNames, worker: Worker) -> Reduced:
     named = schema_file.with_own_names(content)
     ranges: dict[str, tuple[float, float]] = {}
     notes: tuple[str, ...] = ()
@@ -63,7 +74,7 @@ def reduce(content: bytes, samples: Samples, request: Request, layers: LayerName
         found = worker.call("sqp_tflite.calibration:calibrate_here", named, samples.inputs)
         calibration.check(found, layers)
         ranges, notes = found.ranges(), calibration.notes(found, layers)
-    quantized = _quantized(named, request, ranges, worker)
+    quantized = worker.call("sqp_tflite.quantize:quantize", named, request, ranges)
     lowered = _lowered(quantized, request, samples, worker)
     graph = read(named)
     ended = with_float_ends(lowered.content) if _ends_to_add(request, quantized.islands) else lowered.content
@@ -100,22 +111,24 @@ def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: Laye
     return tuple(dict.fromkeys(findings))
 
 
+def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Returns the findings of both; where an operator has two, the audit's rule and the other's remedy."""
+    remedies = {(finding.layer, finding.op): finding.remedy for finding in floats}
+    known = {(finding.layer, finding.op) for finding in audited}
+    merged = []
+    for finding in audited:
+        table = remedies.get((finding.layer, finding.op), "")
+        more = f" {table}" if table and "--lowering table" in table else ""
+        merged.append(dataclasses.replace(finding, remedy=finding.remedy + more))
+    return tuple(merged) + tuple(finding for finding in floats if (finding.layer, finding.op) not in known)
+
+
 def _remedy(op: str, request: Request) -> str:
     if op in ELEMENTWISE and request.quantize == "int16x8":
         return "Use `--quantize int8 --lowering table`, which writes it as a table, or float32."
     if op in ELEMENTWISE and request.lowering != "table":
         return "Use `--lowering table`, which writes it as a table, or float32."
     return "Write the layer with other operations, or export it in float32."
-
-
-def _quantized(named: bytes, request: Request, ranges: dict[str, tuple[float, float]], worker: Worker) -> Quantized:
-    try:
-        return worker.call("sqp_tflite.quantize:quantize", named, request, ranges)
-    except ChildError as error:
-        raise CrashedError(
-            f"The quantiser could not make a {request.quantize} file. Received: {error}. "
-            "Export in float32, and check the model's ranges."
-        ) from error
 
 
 def _lowered(quantized: Quantized, request: Request, samples: Samples, worker: Worker) -> Lowered:
