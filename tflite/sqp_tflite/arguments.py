@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sqp_tflite.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.policy import TARGETS
 
 ARTEFACTS = ("c", "resolver", "golden", "project")
@@ -19,6 +20,10 @@ _EXPORT = """examples:
       writes model.tflite beside it, proven on TensorFlow Lite Micro
   sqp-export model.h5 -o net.tflite --data test.npz
       compares on your data; labels under y give the accuracy before and after
+  sqp-export model.keras --quantize int8 --data train.npz
+      an int8 file; the ranges come from the data
+  sqp-export model.keras --quantize int8 --lowering table --data train.npz
+      the same with a table for each activation, whichever it is: no float, no exp
   sqp-export model.keras --dry-run
       prints what each activation becomes, and stops
   sqp-export model.keras --emit c,resolver,golden,project --report report.html
@@ -79,6 +84,7 @@ def export_parser() -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
     parser.add_argument("-o", "--output", metavar="OUT.tflite", help="default: the model's name with .tflite")
     _target(parser)
+    _numbers(parser)
     _data(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     firmware = parser.add_argument_group("firmware")
@@ -148,7 +154,8 @@ class _Version(argparse.Action):
         from sqp_tflite.versions import versions
 
         listed = versions()
-        parser.exit(0, f"{parser.prog} {listed[0][1]}\n" + "".join(f"  {name} {at}\n" for name, at in listed[1:]))
+        print(f"{parser.prog} {listed[0][1]}\n" + "\n".join(f"  {name} {at}" for name, at in listed[1:]))
+        parser.exit(0)
 
 
 class _Completion(argparse.Action):
@@ -166,7 +173,8 @@ class _Completion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
         from sqp_tflite.completion import script
 
-        parser.exit(0, script(shell, {name: make() for name, make in PARSERS.items()}))
+        print(script(shell, {name: make() for name, make in PARSERS.items()}))
+        parser.exit(0)
 
 
 def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
@@ -185,6 +193,27 @@ def _target(parser: argparse.ArgumentParser) -> None:
         choices=TARGETS,
         default="tflm",
         help="whose operator table and interpreter decide (default: tflm, TensorFlow Lite Micro)",
+    )
+
+
+def _numbers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("numbers")
+    group.add_argument(
+        "--quantize",
+        choices=QUANTIZE,
+        default="float32",
+        help="type of the numbers: float16 has half-precision weights, dynamic int8 weights, int8 and int16x8 (int16 "
+        "with int8 weights) are integer models and need --data (default: float32)",
+    )
+    group.add_argument(
+        "--io", choices=IO, help="type of the inputs and outputs (default: integer for an integer model)"
+    )
+    group.add_argument(
+        "--lowering",
+        choices=LOWERINGS,
+        default="algebraic",
+        help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
+        "(int8; any activation), integer in int16 without float (default: algebraic)",
     )
 
 

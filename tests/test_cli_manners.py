@@ -1,0 +1,425 @@
+"""How the commands behave: quick help, one place for errors, nothing half-written, colour and progress for people."""
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import keras
+import numpy as np
+import pytest
+from sqp_tflite import arguments, cli, completion, output, progress
+from sqp_tflite.emit import KINDS
+from sqp_tflite.errors import BadInputError
+
+DATA = Path(__file__).parent / "data"
+FILE = str(DATA / "two_inputs_int8.tflite")
+COMMANDS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
+SLOW = ("tensorflow", "keras", "numpy", "rich", "jinja2", "ai_edge_litert")
+
+
+def program(name: str) -> list[str]:
+    """The command as its entry point runs it; `.venv/bin` need not be on the path."""
+    code = f"import sys; from sqp_tflite.cli import {COMMANDS[name]} as main; sys.argv[0] = {name!r}; sys.exit(main())"
+    return [sys.executable, "-c", code]
+
+
+def run(name: str, *given: str, **keywords) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [*program(name), *given], capture_output=True, text=True, check=False, timeout=300, **keywords
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A small model file and its folder."""
+    folder = tmp_path_factory.mktemp("model")
+    keras.utils.set_random_seed(3)
+    layers = keras.layers
+    net = keras.Sequential(
+        [
+            keras.Input((8, 8, 1), name="image"),
+            layers.Conv2D(6, 3, activation="squareplus", name="conv"),
+            layers.Flatten(name="flat"),
+            layers.Dense(4, name="scores"),
+        ]
+    )
+    net.save(folder / "net.keras")
+    np.savez(folder / "data.npz", image=np.random.default_rng(0).normal(size=(12, 8, 8, 1)), y=np.arange(12) % 4)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(model):
+    """One export with everything asked for: its exit code and what it printed."""
+    out = model / "out"
+    out.mkdir()
+    given = [str(model / "net.keras"), "-o", str(out / "net.tflite"), "--data", str(model / "data.npz")]
+    given += ["--emit", "c,resolver,golden,project", "--c-prefix", "gesture", "--ram", "64k", "--flash", "1M"]
+    return run("sqp-export", *given, "--report", str(out / "net.html"), "--report", str(out / "net.json"))
+
+
+@pytest.mark.parametrize("given", ["--help", "--version", "--no-such-option", "--completion=bash"])
+def test_nothing_slow_is_imported_for(given):
+    code = (
+        "import sys\nfrom sqp_tflite import cli\n"
+        f"for main in (cli.export_main, cli.inspect_main, cli.check_main):\n"
+        f"    try: main([{given!r}])\n    except SystemExit: pass\n"
+        f"print([name for name in {SLOW} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_examples_exit_codes_and_a_word_on_every_option(name, capsys):
+    parser = arguments.PARSERS[name]()
+    with pytest.raises(SystemExit) as ended:
+        getattr(cli, COMMANDS[name])(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:" in text and "exit codes:" in text
+    assert all(action.help for action in parser._actions)
+    for option in (option for action in parser._actions for option in action.option_strings):
+        assert option in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_an_example_exists(name):
+    parser = arguments.PARSERS[name]()
+    known = {option for action in parser._actions for option in action.option_strings}
+    lines = [line for line in parser.epilog.splitlines() if line.startswith(f"  {name} ")]
+    assert lines
+    for line in lines:
+        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", line)) <= known, line
+
+
+def test_version_names_all_that_matters(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.export_main(["--version"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"sqp-export \d+\.\d+\.\d+", lines[0])
+    for name in ("tensorflow", "keras", "numpy", "ai-edge-litert", "litert-quantizer", "tflite-micro", "python"):
+        assert any(line.strip().startswith(f"{name} ") for line in lines)
+
+
+BAD_CALLS = {
+    "no model": ([], "the following arguments are required: MODEL"),
+    "an unknown option": (["m.keras", "--fast"], "unrecognized arguments: --fast"),
+    "an option cut short": (["m.keras", "--targ", "tflm"], "unrecognized arguments: --targ"),
+    "an unknown target": (["m.keras", "--target", "tpu"], "invalid choice: 'tpu'"),
+    "an unknown artefact": (["m.keras", "--emit", "c,rust"], "must list some of c, resolver, golden, project"),
+    "no artefact": (["m.keras", "--emit", ","], "must list some of"),
+    "a budget in words": (["m.keras", "--ram", "much"], "must be a number of bytes above 0"),
+    "a budget of nothing": (["m.keras", "--flash", "0"], "must be a number of bytes above 0"),
+    "a file that is not there": (["m.keras"], "`m.keras` does not exist"),
+    "an output in no folder": ([FILE, "-o", "no/such/out.tflite"], "Create `no/such` first"),
+    "a report in no folder": ([FILE, "-o", "out.tflite", "--report", "no/such/r.html"], "Create `no/such` first"),
+    "an output that is a folder": ([FILE, "-o", str(DATA)], "a folder. Pass a file's name"),
+    "a report of no form": ([FILE, "--report", "r.pdf"], "must name an .html or .json file"),
+    "a prefix with a blank": ([FILE, "-o", "out.tflite", "--c-prefix", "my net"], "must be a C identifier"),
+    "a mapping without =": ([FILE, "-o", "out.tflite", "--map", "softplus"], "must be NAME=ACTIVATION"),
+    "a resolver for litert": (
+        [FILE, "-o", "o.tflite", "--emit", "resolver", "--target", "litert"],
+        "for TensorFlow Lite Micro",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_call_says_so_on_standard_error_and_exits_with_2(case, capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given, message = BAD_CALLS[case]
+    try:
+        code = cli.export_main(given)
+    except SystemExit as ended:
+        code = ended.code
+    printed = capfd.readouterr()
+    assert code == 2
+    assert message in printed.err
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_option_of_the_command_line_exists_for_every_artefact():
+    assert arguments.ARTEFACTS == KINDS
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("200k", 204800), ("1.5K", 1536), ("2M", 2 << 20), ("64 kB", 65536), ("1MiB", 1 << 20)]
+)
+def test_budgets_take_units(text, size):
+    assert arguments._bytes(text) == size
+
+
+def test_export_writes_everything_it_was_asked_for(exported, model):
+    assert exported.returncode == 0, exported.stderr
+    assert exported.stderr == ""
+    out = model / "out"
+    written = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert {
+        "net.tflite",
+        "net.html",
+        "net.json",
+        "gesture_data.c",
+        "gesture_op_resolver.h",
+        "gesture_golden.npz",
+    } <= written
+    assert {"gesture/main.cc", "gesture/README.md", "gesture/CMakeLists.txt", "gesture/gesture_runner.cc"} <= written
+    assert not [name for name in written if Path(name).name.startswith(".")]
+    assert (out / "gesture" / "gesture.tflite").read_bytes() == (out / "net.tflite").read_bytes()
+
+
+def test_text_says_the_verdict_first_then_changes_ops_parity_memory_and_io(exported):
+    lines = exported.stdout.splitlines()
+    assert lines[0].startswith("OK  ")
+    heads = ["activations", "operators", "agreement with Keras", "memory", "inputs and outputs"]
+    places = [lines.index(head) for head in heads]
+    assert places == sorted(places)
+    assert any("gesture/" in line for line in lines)
+    assert "\x1b" not in exported.stdout
+
+
+def test_written_json_is_valid_and_tells_how_to_make_it_again(exported, model):
+    found = json.loads((model / "out" / "net.json").read_text())
+    schema = json.loads((Path(arguments.__file__).parent / "report.schema.json").read_text())
+    jsonschema.validate(found, schema)
+    assert found["command"].startswith("sqp-export ") and "--emit c,resolver,golden,project" in found["command"]
+    assert found["memory"]["ram_budget"] == 65536
+    assert found["memory"]["arena_32bit_high"] <= found["memory"]["arena_bytes"] <= 65536
+    assert found["output"].endswith("net.tflite")
+
+
+def test_readme_of_the_project_answers_what_a_firmware_engineer_asks(exported, model):
+    text = (model / "out" / "gesture" / "README.md").read_text()
+    found = json.loads((model / "out" / "net.json").read_text())
+    for row in found["ops"]:
+        assert f"{row['op']} ({row['dtype']})" in text
+    assert f"{found['size_bytes']:,} bytes" in text and f"{found['memory']['arena_bytes']:,} bytes" in text
+    for words in (
+        "gesture_prepare()",
+        "gesture_run()",
+        "gesture_input_image()",
+        "gesture_output_scores()",
+        "PASS",
+        "not**",
+    ):
+        assert words in text
+    assert "{{" not in text and "{%" not in text
+
+
+@pytest.mark.parametrize(("option", "word"), [("--ram", "RAM"), ("--flash", "flash")])
+def test_budget_refuses_with_by_how_much_and_writes_nothing(model, option, word, tmp_path, capfd):
+    code = cli.export_main([str(model / "net.keras"), "-o", str(tmp_path / "o.tflite"), option, "1k", "--emit", "c"])
+    printed = capfd.readouterr()
+    assert code == 1
+    assert printed.out == ""
+    assert printed.err.startswith("REFUSED")
+    needed, over = (
+        int(number.replace(",", ""))
+        for number in re.search(rf"([\d,]+) bytes of {word}, ([\d,]+) more", printed.err).groups()
+    )
+    assert needed - over == 1024
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_compares_on_the_data_at_the_ends_and_beyond(model, exported, capfd):
+    given = [str(model / "net.keras"), str(model / "out" / "net.tflite"), "--data", str(model / "data.npz"), "--json"]
+    assert cli.check_main(given) == 0
+    found = json.loads(capfd.readouterr().out)
+    schema = json.loads((Path(arguments.__file__).parent / "report.schema.json").read_text())
+    jsonschema.validate(found, {**schema["$defs"]["check"], "$defs": schema["$defs"]})
+    ran = [row for row in found["agreement"] if row["status"] != "not checked"]
+    assert {row["on"] for row in ran} == {"data", "ends", "beyond"}
+    assert all(row["status"] == "ok" and row["error_of_range"] < 1e-5 for row in ran)
+
+
+def test_check_sees_a_file_of_another_model(model, tmp_path, capfd):
+    keras.utils.set_random_seed(9)
+    other = keras.Sequential(
+        [keras.Input((8, 8, 1), name="image"), keras.layers.Flatten(), keras.layers.Dense(4, name="scores")]
+    )
+    other.save(tmp_path / "other.keras")
+    assert cli.check_main([str(tmp_path / "other.keras"), str(model / "out" / "net.tflite")]) == 3
+    assert capfd.readouterr().out.startswith("DIFFERS")
+
+
+def test_quiet_prints_nothing_when_all_is_well(capfd):
+    assert cli.inspect_main([FILE, "--quiet"]) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def on_terminal(name: str, *given: str, until: str = "", **environment: str) -> tuple[int, str]:
+    """Runs a command on a pseudo-terminal; interrupts it as soon as it has printed `until`."""
+    keeper, terminal = pty.openpty()
+    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [*program(name), *given],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**kept, "TERM": "xterm-256color", **environment},
+    )
+    os.close(terminal)
+    seen, deadline, asked = b"", time.monotonic() + 240, False
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([keeper], [], [], 0.2)
+        if ready:
+            try:
+                part = os.read(keeper, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            seen += part
+        if until and not asked and until.encode() in seen:
+            process.send_signal(signal.SIGINT)
+            asked = True
+        if not ready and process.poll() is not None:
+            break
+    code = process.wait(timeout=60)
+    os.close(keeper)
+    return code, seen.decode("utf-8", "replace")
+
+
+def test_colour_appears_on_a_terminal_and_not_under_no_color():
+    assert "\x1b[" in on_terminal("sqp-inspect", FILE)[1]
+    assert "\x1b[" not in on_terminal("sqp-inspect", FILE, NO_COLOR="1")[1]
+
+
+def test_ctrl_c_during_the_conversion_leaves_nothing_behind(model, tmp_path):
+    before = children()
+    given = [str(model / "net.keras"), "-o", str(tmp_path / "out.tflite"), "--emit", "project"]
+    code, seen = on_terminal("sqp-export", *given, until=progress.STEPS["convert"], TMPDIR=str(tmp_path))
+    assert progress.STEPS["load"] in seen
+    assert code == 130
+    assert "interrupted, nothing was written" in seen
+    assert "Traceback" not in seen
+    assert list(tmp_path.iterdir()) == []
+    assert children() - before == set()
+
+
+def children() -> set[str]:
+    """The running child processes that convert or run models, by process number."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"sqp_tflite.child" in entry.read_bytes() and "net.keras" in (entry.parent / "cwd").as_posix():
+                found.add(entry.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_sigterm_leaves_through_the_clean_up(monkeypatch, tmp_path, capfd):
+    def ended(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    monkeypatch.setattr("sqp_tflite.inspection.inspection", ended)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as left:
+        cli.inspect_main([FILE])
+    assert left.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_progress_is_silent_where_nobody_watches(capsys):
+    with progress.progress(sys.stderr, shown=True) as tell:
+        tell("convert")
+    assert capsys.readouterr().err == ""
+
+
+def test_every_step_of_the_pipeline_has_a_sentence():
+    text = (Path(cli.__file__).parent / "pipeline.py").read_text()
+    assert set(re.findall(r'\btell\("(\w+)"\)', text)) <= set(progress.STEPS)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = " ".join(map(repr, [*program("sqp-inspect"), FILE])) + " | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("OK")
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+def test_completion_is_printed_where_the_shell_reads_it(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.export_main(["--completion", "bash"])
+    assert ended.value.code == 0
+    assert "complete -o filenames -F _sqp_export sqp-export" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", arguments.SHELLS)
+def test_completion_knows_every_option(shell):
+    parsers = {name: make() for name, make in arguments.PARSERS.items()}
+    text = completion.script(shell, parsers)
+    for name, parser in parsers.items():
+        assert name in text
+        for option in (option for action in parser._actions for option in action.option_strings):
+            assert (option.lstrip("-") if shell == "fish" else option) in text
+    if shutil.which(shell):
+        done = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["sqp-export", "--targ"], ["--target"]),
+        (["sqp-export", "m.keras", "--target", "tf"], ["tflm", "tflite-runtime"]),
+        (["sqp-inspect", "--js"], ["--json"]),
+    ],
+)
+def test_bash_completes(words, expected):
+    script = completion.script("bash", {name: make() for name, make in arguments.PARSERS.items()})
+    listed = " ".join(words)
+    ask = f"\nCOMP_WORDS=({listed}); COMP_CWORD={len(words) - 1}; _{words[0].replace('-', '_')}"
+    ask += "; printf '%s\\n' \"${COMPREPLY[@]}\""
+    done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == expected
+
+
+def test_files_are_written_together(tmp_path):
+    output.write_all({tmp_path / "a": b"1", tmp_path / "deep" / "er" / "b": b"2"})
+    assert (tmp_path / "deep" / "er" / "b").read_bytes() == b"2"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "deep", "er"]
+
+
+class Interrupting(dict):
+    """Files of which the last one is never delivered: someone presses Ctrl-C."""
+
+    def items(self):
+        yield from super().items()
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("fault", ["a folder in a file's place", "a file in a folder's place", "Ctrl-C"])
+def test_files_are_written_all_or_none(tmp_path, fault):
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "inside").write_bytes(b"")
+    files = {tmp_path / "old": b"new", tmp_path / "new": b"new", tmp_path / "fresh" / "file": b"new"}
+    before = snapshot(tmp_path)
+    if fault == "Ctrl-C":
+        with pytest.raises(KeyboardInterrupt):
+            output.write_all(Interrupting(files))
+    else:
+        bad = tmp_path / "taken" if fault.startswith("a folder") else tmp_path / "old" / "file"
+        with pytest.raises(BadInputError, match="Nothing was written"):
+            output.write_all({**files, bad: b"x"})
+    assert snapshot(tmp_path) == before
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
