@@ -123,6 +123,9 @@ def _export(call: _Call) -> int:
         exported = export(
             source,
             None if options.dry_run else output,
+            quantize=options.quantize,
+            lowering=options.lowering,
+            io=options.io,
             target=options.target,
             data=options.data,
             names=names,
