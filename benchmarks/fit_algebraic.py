@@ -29,6 +29,8 @@ LARGEST_WEIGHT = {"even": 2.5, "odd": 2.5, "line": 2.5, "halves": 2.5, "bend": 8
 LARGEST_SHIFT = 30.0
 FLOOR = -14.0
 """Below this exp is taken as exp(FLOOR), 8e-7."""
+CEILING = 4096.0
+"""Past this softsign is held: it moves by 2.4e-4 more, and float32 would lose more than that to cancellation."""
 
 
 def _gelu_tanh(x: Array) -> Array:
@@ -304,8 +306,8 @@ def _folded(spec: Spec, roots: list[list[float]], w: Array) -> dict[str, Any]:
         part = {"low": FLOOR, "high": 0.0, "slope": _dyadic(w[1], 22), "roots": roots}
         return {"offset": -float(at_zero), "rectifier": 1.0, "parts": [part]}
     slope = -sum(root[0] for root in roots)
-    right = {"low": 0.0, "high": None, "slope": slope, "roots": roots}
-    left = {"low": None, "high": 0.0, "slope": slope, "roots": [[-weight, -c, b] for weight, c, b in roots]}
+    right = {"low": 0.0, "high": CEILING, "slope": slope, "roots": roots}
+    left = {"low": -CEILING, "high": 0.0, "slope": slope, "roots": [[-weight, -c, b] for weight, c, b in roots]}
     return {"offset": 0.0, "rectifier": 0.0, "parts": [right, left]}
 
 
@@ -328,7 +330,7 @@ def evaluate(stored: dict[str, Any], x: Array) -> tuple[Array, Array]:
 def bounds_of(spec: Spec, stored: dict[str, Any]) -> tuple[float, float]:
     """Returns the largest error of value and slope on a dense grid and in the tails, rounded up to three digits."""
     near = np.linspace(-16.0, 16.0, 640_001)
-    far = np.geomspace(16.0, 1e4, 40_001)
+    far = np.geomspace(16.0, 1e6, 60_001)
     x = np.concatenate([-far[::-1], near, far])
     value, slope = evaluate(stored, x)
     truth = TRUTH[spec.of]

@@ -73,7 +73,7 @@ class Algebraic(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="sqp_keras")
 class AlgebraicSoftmax(keras.layers.Layer):
-    """Returns softmax within 4e-4, without exp and without a division; see `sqp_keras.algebraic.softmax`.
+    """Returns softmax without exp and without a division, within 5e-4 for up to 1000 values.
 
     Args:
         axis: The axis or axes along which the result sums to 1.
@@ -86,7 +86,7 @@ class AlgebraicSoftmax(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        """Returns softmax of `inputs`; where `mask` is False the result is below 1e-7."""
+        """Returns softmax of `inputs`; where `mask` is False the result is below 1e-12."""
         if mask is not None:
             inputs = inputs + (1.0 - ops.cast(mask, inputs.dtype)) * _MASKED
         return softmax(inputs, self.axis)

@@ -116,8 +116,9 @@ def _from_config(layer: Any) -> Any:
         # A function is taken over as it is: one of the user's own, a lambda for instance, can't be made from its name.
         new = type(layer).from_config({**config, **dict.fromkeys(functions, "linear")})
     except (NotImplementedError, TypeError, ValueError, AttributeError, KeyError) as error:
+        cause = " ".join(str(error).split())
         raise CannotCopyError(
-            f"`{layer.name}` ({type(layer).__name__}) can't be made again from its configuration: {error} "
+            f"`{layer.name}` ({type(layer).__name__}) can't be made again from its configuration: {cause}. "
             "Give the class a get_config that returns what its __init__ takes."
         ) from error
     for name, function in functions.items():
@@ -225,11 +226,19 @@ def _swap(parent: Any, name: str, old: Any, new: Any) -> None:
         list.__setitem__(held, next(i for i, item in enumerate(held) if item is old), new)
     else:
         _set(parent, name, new)
-    for index, layer in enumerate(parent._layers):
-        if layer is old:
-            list.__setitem__(parent._layers, index, new)
+    _list_instead(parent, old, new)
 
 
 def _set(layer: Any, name: str, value: Any) -> None:
+    old = getattr(layer, name)
     # Keras locks a built layer against new sublayers, because they could bring weights. These bring none.
     object.__setattr__(layer, name, value)
+    _list_instead(layer, old, value)
+
+
+def _list_instead(parent: Any, old: Any, new: Any) -> None:
+    for index, layer in enumerate(parent._layers):
+        if layer is old and isinstance(new, keras.layers.Layer):
+            list.__setitem__(parent._layers, index, new)
+        elif layer is old:
+            list.__delitem__(parent._layers, index)

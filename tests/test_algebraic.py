@@ -1,0 +1,330 @@
+"""The algebraic family: stated bounds, float32, ops, saving, softmax and attention."""
+
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+from scipy.special import erf, expit, softmax
+
+import sqp_keras
+from sqp_keras import coefficients, forms
+from sqp_keras.algebraic import evaluate
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
+
+
+TRUTH = {
+    "softplus": lambda x: np.logaddexp(0.0, x),
+    "log_sigmoid": lambda x: -np.logaddexp(0.0, -x),
+    "sigmoid": expit,
+    "tanh": np.tanh,
+    "silu": lambda x: x * expit(x),
+    "gelu": lambda x: 0.5 * x * (1.0 + erf(x / np.sqrt(2.0))),
+    "gelu_tanh": gelu_tanh,
+    "mish": lambda x: x * np.tanh(np.logaddexp(0.0, x)),
+    "softsign": lambda x: x / (1.0 + np.abs(x)),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "celu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "selu": lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0))),
+    "exponential": lambda x: np.exp(np.minimum(x, 2.0)),
+}
+KINKS = {"elu": 0.0, "celu": 0.0, "selu": 0.0, "softsign": 0.0, "exponential": 2.0}
+"""Where the second derivative jumps (the first one, for exponential held at its largest input)."""
+
+NEAR = np.linspace(-16.0, 16.0, 160_001)
+FAR = np.geomspace(16.0, 1e6, 20_001)
+GRID = np.concatenate([-FAR[::-1], NEAR, FAR])
+
+ALL = [(of, terms) for of in TRUTH for terms in coefficients.term_counts(of)]
+
+
+def found(of, terms=None, alpha=1.0):
+    return coefficients.find(of, terms, alpha, 2.0 if of == "exponential" else None)
+
+
+def slope(made, x):
+    """Returns the derivative of a sum in closed form, float64."""
+    total = made.rectifier * (x > 0)
+    for part in made.parts:
+        low = -np.inf if part.low is None else part.low
+        high = np.inf if part.high is None else part.high
+        rise = part.slope + sum(w * (x - c) / np.sqrt((x - c) ** 2 + b) for w, c, b in part.roots)
+        total = total + np.where((x > low) & (x < high), rise, 0.0)
+    return total
+
+
+def distances(made, truth, x, kink=None):
+    """Returns the largest distance in value and in slope over x, in float64."""
+    step = 1e-5
+    value = np.abs(ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x), made)) - truth(x)).max()
+    true_slope = (truth(x + step) - truth(x - step)) / (2 * step)
+    clear = np.full(x.shape, True) if kink is None else np.abs(x - kink) > 2 * step
+    return value, np.abs(slope(made, x) - true_slope)[clear].max()
+
+
+# The bounds were found on another grid; 2 % and 1e-9 (central differences) separate the two.
+SLACK = 1.02
+
+
+@pytest.mark.parametrize(("of", "terms"), ALL)
+def test_stated_bounds_hold_for_value_and_slope_near_and_in_the_tails(of, terms):
+    made = found(of, terms)
+    value, rise = distances(made, TRUTH[of], GRID, KINKS.get(of))
+    # float64 keeps about 1e-16*1e6 of the cancelling terms.
+    assert value <= made.value_error * SLACK + 2e-9
+    assert rise <= made.slope_error * SLACK + 1e-8
+
+
+def test_the_bound_check_sees_a_changed_coefficient():
+    config = found("softplus", 3).config()
+    config["parts"][0]["roots"][1][2] *= 1.01
+    made = coefficients.from_config(config)
+    assert distances(made, TRUTH["softplus"], GRID)[0] > made.value_error * SLACK
+
+
+@pytest.mark.parametrize(("of", "alpha"), [("elu", 0.5), ("elu", 2.0), ("celu", 0.5), ("celu", 2.0)])
+@pytest.mark.parametrize("terms", [1, 2])
+def test_alpha_has_bounds_of_its_own(of, alpha, terms):
+    inner = alpha if of == "celu" else 1.0
+    made = coefficients.find(of, terms, alpha)
+
+    def truth(x):
+        return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / inner))
+
+    value, rise = distances(made, truth, GRID, 0.0)
+    assert value <= made.value_error * SLACK + 2e-9
+    assert rise <= made.slope_error * SLACK + 1e-8
+
+
+@pytest.mark.parametrize("upper", [-1.0, 0.0, 5.0])
+def test_exponential_is_bounded_by_its_largest_input(upper):
+    made = coefficients.find("exponential", None, 1.0, upper)
+    x = np.append(GRID[upper > GRID], upper)
+    assert distances(made, np.exp, x, upper)[0] <= made.value_error * SLACK
+    above = ops.convert_to_numpy(evaluate(ops.convert_to_tensor([upper, upper + 3.0]), made))
+    assert abs(above[0] - above[1]) == 0.0
+
+
+def test_issue_accuracies_are_reached():
+    for of, terms, limit in [("softplus", 3, 2.7e-4), ("sigmoid", 4, 3e-5), ("tanh", 4, 6e-5), ("silu", 5, 2e-3)]:
+        assert found(of, terms).value_error <= limit
+    for of, limit in [("gelu", 8e-4), ("elu", 3e-3), ("mish", 1e-3)]:
+        assert found(of).value_error <= limit
+
+
+@pytest.mark.parametrize(("of", "terms"), ALL)
+def test_float32_adds_little_more_than_its_rounding(of, terms):
+    made = found(of, terms)
+    x = np.unique(np.concatenate([np.linspace(-30, 30, 20_001), FAR[FAR < 1e4], -FAR[FAR < 1e4]])).astype("float32")
+    single = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x), made)).astype("float64")
+    double = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x.astype("float64")), made))
+    weight = sum(abs(w) for part in made.parts for w, _, _ in part.roots) + 1.0
+    # Each term is rounded to 2^-24 of its own size, |w|*(|x| + |c| + sqrt(b)), a few times over.
+    size = np.abs(x) + 3.0 + max(np.sqrt(b) + abs(c) for part in made.parts for _, c, b in part.roots)
+    assert (np.abs(single - double) <= 2.0**-24 * 3.0 * weight * size).all()
+
+
+@pytest.mark.parametrize(("of", "terms"), ALL)
+def test_float32_stays_finite_and_keeps_its_side_up_to_1e18(of, terms):
+    x = np.float32([-1e18, -1e12, 0.0, 1e12, 1e18])
+    y = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x), found(of, terms)))
+    assert np.isfinite(y).all()
+    if TRUTH[of](np.float64(30.0)) > 20.0:
+        # Unbounded to the right: relative rounding of the weights' sum.
+        np.testing.assert_allclose(y[-2:], TRUTH[of](x[-2:].astype("float64")), rtol=1e-6)
+
+
+PURE = {"AddV2", "Mul", "Sqrt"}
+
+
+@pytest.mark.parametrize(("of", "terms"), ALL)
+def test_traces_to_add_mul_sqrt_and_clips_only_where_there_is_a_kink(of, terms):
+    upper = 2.0 if of == "exponential" else None
+    traced = tf.function(lambda x: sqp_keras.algebraic(x, of, terms, upper=upper))
+    graph = traced.get_concrete_function(tf.TensorSpec((1, 8))).graph
+    used = {op.type for op in graph.get_operations()} - {"Placeholder", "Const", "Identity"}
+    has_kink = of in KINKS and terms > 1
+    assert used <= (PURE | {"Relu", "Minimum", "Maximum"} if has_kink else PURE)
+
+
+@pytest.mark.parametrize("name", ["swish", "silu", "SiLU", "hard_swish", "relu", "leaky_relu", "linear"])
+def test_takes_keras_names_and_aliases(name):
+    x = np.linspace(-4, 4, 33, dtype="float32")
+    stock = keras.activations.get({"SiLU": "silu"}.get(name, name))
+    np.testing.assert_allclose(sqp_keras.algebraic(x, name), stock(ops.convert_to_tensor(x)), atol=3e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_keeps_the_dtype_and_is_finite_in_halves(dtype):
+    y = sqp_keras.algebraic(ops.cast(ops.convert_to_tensor([-3e4, -1.0, 0.0, 1.0, 3e4]), dtype), "softplus")
+    assert keras.backend.standardize_dtype(y.dtype) == dtype
+    assert np.isfinite(ops.convert_to_numpy(ops.cast(y, "float64"))).all()
+    assert float(ops.cast(y[2], "float32")) == pytest.approx(np.log(2.0), abs=0.01)
+
+
+def test_gradient_is_finite_and_near_the_activations_own_at_zero():
+    for of in ("elu", "softsign", "softplus", "silu"):
+        x = tf.constant([0.0])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = sqp_keras.algebraic(x, of)
+        expected = {"elu": 1.0, "softsign": 1.0}.get(of, 0.5)
+        # slope_error of the sum; softsign's is largest at its kink.
+        assert float(tape.gradient(y, x)[0]) == pytest.approx(expected, abs=3e-3)
+
+
+def saved_and_loaded(model, path):
+    model.save(path)
+    return keras.models.load_model(path)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_a_saved_layer_keeps_its_numbers_when_the_table_changes(tmp_path, monkeypatch, suffix):
+    i = keras.Input((4,))
+    model = keras.Model(i, sqp_keras.Algebraic("softplus", 3)(keras.layers.Dense(3, sqp_keras.Algebraic("tanh"))(i)))
+    x = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
+    before = model(x)
+    monkeypatch.setattr(coefficients, "table", lambda: {})
+    coefficients.find.cache_clear()
+    again = saved_and_loaded(model, tmp_path / f"m{suffix}")
+    np.testing.assert_array_equal(again(x), before)
+
+
+def test_function_builds_functional_models_that_reload(tmp_path):
+    i = keras.Input((4,))
+    model = keras.Model(i, sqp_keras.algebraic(i, "gelu", 4))
+    again = saved_and_loaded(model, tmp_path / "m.keras")
+    x = np.linspace(-3, 3, 8, dtype="float32").reshape(2, 4)
+    np.testing.assert_array_equal(again(x), model(x))
+
+
+def test_export_forms_are_asked_with_the_numbers():
+    asked = []
+
+    def form(name, x, **parameters):
+        asked.append((name, parameters))
+        return x
+
+    with forms.use(form):
+        sqp_keras.Algebraic("silu", 3)(np.zeros((1, 2), "float32"))
+    assert asked == [("algebraic", {"of": "silu", "terms": 3, "coefficients": coefficients.find("silu", 3)})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"of": "sine"}, "algebraic form of .*Received: of='sine'"),
+        ({"of": "softplus", "terms": 4}, "1, 2, 3 or 5 roots. Received: terms=4"),
+        ({"of": "exponential"}, "largest input.*Received: upper=None"),
+        ({"of": "elu", "alpha": -1.0}, "alpha` of elu is a positive number"),
+        ({"of": "softmax"}, "Use AlgebraicSoftmax"),
+        ({"of": "softplus", "coefficients": {"offset": 0}}, "what `get_config` wrote"),
+    ],
+)
+def test_bad_arguments_say_the_rule_and_the_remedy(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        sqp_keras.Algebraic(**arguments)
+
+
+def test_of_must_be_a_name():
+    with pytest.raises(TypeError, match="name of an activation"):
+        sqp_keras.Algebraic(3)
+
+
+def test_max_error_out_of_reach_says_what_is_reachable():
+    with pytest.raises(ValueError, match=r"Raise max_error to 7\.4e-06"):
+        coefficients.enough("silu", 1e-7)
+
+
+@pytest.mark.parametrize("size", [2, 10, 100, 1000])
+def test_softmax_stays_within_its_bound(size):
+    random = np.random.default_rng(size)
+    x = np.concatenate([random.normal(size=(100, size)) * scale for scale in (0.0, 0.3, 1.0, 3.0, 10.0, 1e3)])
+    # One large value among equal small ones is the worst case.
+    worst = np.zeros((200, size))
+    worst[:, 1:] = -np.linspace(0.0, 20.0, 200)[:, None]
+    x = np.concatenate([x, worst]).astype("float32")
+    y = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax()(x))
+    assert np.abs(y - softmax(x.astype("float64"), axis=-1)).max() <= (1.7e-4 if size <= 100 else 5e-4)
+    assert y.min() >= 0.0
+    # Three roundings of float32 in 1/s and the product, and the mean over `size` values.
+    np.testing.assert_allclose(y.sum(axis=-1), 1.0, atol=2e-6)
+
+
+def test_softmax_masks_and_takes_several_axes():
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    mask = np.array([True, False, True, True])
+    y = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax()(x, mask=mask))
+    assert y[..., 1].max() < 1e-12
+    both = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax(axis=(1, 2))(x))
+    np.testing.assert_allclose(both.sum(axis=(1, 2)), 1.0, atol=1e-6)
+
+
+def test_softmax_has_no_exp_and_no_division():
+    graph = tf.function(sqp_keras.AlgebraicSoftmax()).get_concrete_function(tf.TensorSpec((1, 3, 8))).graph
+    used = {op.type for op in graph.get_operations()} - {"Placeholder", "Const", "Identity"}
+    assert used <= PURE | {"Sub", "Max", "Mean", "Rsqrt", "Minimum", "Maximum"}
+
+
+def test_softmax_of_unknown_size_is_refused():
+    with pytest.raises(ValueError, match="how many values"):
+        keras.Model(i := keras.Input((None,)), sqp_keras.AlgebraicSoftmax()(i))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_matches_keras_and_has_no_exp(tmp_path, causal):
+    keras.utils.set_random_seed(0)
+    i = keras.Input((6, 8))
+    stock = keras.layers.MultiHeadAttention(2, 4)
+    ours = sqp_keras.AlgebraicAttention(2, 4)
+    model = keras.Model(i, [stock(i, i, use_causal_mask=causal), ours(i, i, use_causal_mask=causal)])
+    ours.set_weights(stock.get_weights())
+    x = np.random.default_rng(0).normal(size=(4, 6, 8)).astype("float32") * 3
+    a, b = model(x)
+    # Each weight within 1.7e-4, six values of size about 5, one projection.
+    np.testing.assert_allclose(a, b, atol=6 * 5 * 1.7e-4)
+    graph = tf.function(lambda t: ours(t, t)).get_concrete_function(tf.TensorSpec((1, 6, 8))).graph
+    assert not {"Exp", "Softmax"} & {op.type for op in graph.get_operations()}
+    again = saved_and_loaded(model, tmp_path / "m.keras")
+    np.testing.assert_array_equal(again(x)[1], b)
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    yield importlib.import_module("fit_algebraic")
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def test_fitting_again_changes_nothing(script):
+    stored = {(item["of"], item["terms"]): item for item in script.read()}
+    for spec in (script.Spec("softplus", 3, "even", 1), script.Spec("elu", 2, "bend"), script.Spec("tanh", 4, "odd")):
+        held = stored[spec.of, spec.terms]
+        assert script.fit(spec, held, seed=1, starts=0) is held
+
+
+def test_fitting_improves_a_worse_sum(script):
+    spec = script.Spec("softplus", 1, "even", 1)
+    worse = {"of": "softplus", "terms": 1, "offset": 0.0, "rectifier": 0.0, "value_error": 0.3, "slope_error": 0.3}
+    worse["parts"] = [{"low": None, "high": None, "slope": 0.5, "roots": [[0.5, 0.0, 4.0]]}]
+    made = script.fit(spec, worse, seed=1, starts=0)
+    assert made["value_error"] == pytest.approx(0.076, abs=1e-3)
+    assert made["parts"][0]["roots"][0][2] == pytest.approx(sqp_keras.B_MINIMAX, rel=1e-4)
+
+
+def test_the_documentation_lists_every_sum_with_its_bounds():
+    text = (ROOT / "docs" / "algebraic.md").read_text(encoding="utf-8")
+    for item in json.loads((ROOT / "sqp_keras" / "coefficients.json").read_text(encoding="utf-8"))["sums"]:
+        row = rf"\| {item['of']} \| {item['terms']} \| {item['value_error']:.2g} \| {item['slope_error']:.2g} \|"
+        assert re.search(row, text), f"docs/algebraic.md lacks {item['of']} with {item['terms']} roots"
