@@ -1,0 +1,311 @@
+"""Every way in which TensorFlow differentiates gives the closed form, at 0 too."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sqp_keras
+from sqp_keras import backend_tensorflow, formulas, squareplus
+
+X = np.array([-30.0, -3.0, -0.5, 0.0, 0.7, 2.0, 30.0])
+B = 2.5
+MODES = {"eager": lambda f: f, "graph": tf.function, "xla": tf.function(jit_compile=True)}
+# A few roundings of float64 in expressions of size 1; the wrong results seen in practice are off by 0.2 or more.
+TOLERANCE = 1e-14
+
+
+def derivatives(x, b):
+    """Returns the derivatives 1 to 4 of squareplus with respect to x."""
+    s = np.sqrt(x * x + b)
+    return [
+        (x + s) / (2 * s),
+        b / (2 * s**3),
+        -3 * b * x / (2 * s**5),
+        3 * b * (4 * x * x - b) / (2 * s**7),
+    ]
+
+
+def positional(x):
+    return squareplus(x, B)
+
+
+def keyword(x):
+    return squareplus(x, b=B)
+
+
+def keyword_x(x):
+    return squareplus(x=x, b=B)
+
+
+def tensor_b(x):
+    return squareplus(x, b=tf.constant(B, tf.float64))
+
+
+def reverse(function):
+    def slope(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.gradient(y, x)
+
+    return slope
+
+
+def forward(function):
+    def slope(x):
+        with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
+            y = function(x)
+        return accumulator.jvp(y)
+
+    return slope
+
+
+ORDERS = {
+    "r": (reverse,),
+    "f": (forward,),
+    "rr": (reverse, reverse),
+    "fr": (reverse, forward),
+    "rf": (forward, reverse),
+    "ff": (forward, forward),
+    "rrr": (reverse, reverse, reverse),
+    "frr": (reverse, reverse, forward),
+    "ffr": (reverse, forward, forward),
+    "rfr": (reverse, forward, reverse),
+    "fff": (forward, forward, forward),
+    "rrrr": (reverse, reverse, reverse, reverse),
+}
+
+
+def nested(function, order):
+    for step in ORDERS[order]:
+        function = step(function)
+    return function
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_and_directions(order, mode):
+    got = MODES[mode](nested(positional, order))(tf.constant(X))
+    np.testing.assert_allclose(got, derivatives(X, B)[len(order) - 1], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("order", ["r", "f", "rr", "fr"])
+@pytest.mark.parametrize("call", [keyword, keyword_x, tensor_b])
+def test_other_ways_to_call(call, order, mode):
+    got = MODES[mode](nested(call, order))(tf.constant(X))
+    np.testing.assert_allclose(got, derivatives(X, B)[len(order) - 1], rtol=0, atol=TOLERANCE)
+
+
+def test_closed_forms_agree_with_finite_differences():
+    step = 1e-4
+    values = [lambda x: (x + np.sqrt(x * x + B)) / 2, *(lambda x, k=k: derivatives(x, B)[k] for k in range(3))]
+    for k, function in enumerate(values):
+        difference = (function(X + step) - function(X - step)) / (2 * step)
+        # The error of the difference: step**2/6 times the third derivative, below 1 here.
+        np.testing.assert_allclose(difference, derivatives(X, B)[k], atol=1e-7)
+
+
+def test_grid_sees_a_planted_fault(monkeypatch):
+    monkeypatch.setattr(backend_tensorflow.formulas, "slope_by_y", lambda ns, y, c, dtype: 0.0 * y)
+    got = nested(positional, "rr")(tf.constant(X))
+    assert np.abs(got - derivatives(X, B)[1]).max() > 0.1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tf_gradients_of_a_graph(mode):
+    def second(x):
+        slope = tf.gradients(squareplus(x, B), x)[0]
+        return tf.gradients(slope, x)[0]
+
+    if mode == "eager":
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            got = session.run(second(tf.constant(X)))
+    else:
+        got = MODES[mode](second)(tf.constant(X))
+    np.testing.assert_allclose(got, derivatives(X, B)[1], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+@pytest.mark.parametrize("mode", MODES)
+def test_jacobians_and_hessians(mode, vectorised):
+    x = tf.constant(X.reshape(1, -1))
+    wanted = derivatives(X, B)
+
+    def all_three(x):
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(x)
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                y = squareplus(x, B)
+            slope = tape.gradient(y, x)
+        return (
+            tape.jacobian(y, x, experimental_use_pfor=vectorised),
+            tape.batch_jacobian(y, x, experimental_use_pfor=vectorised),
+            outer.jacobian(slope, x, experimental_use_pfor=vectorised),
+        )
+
+    jacobian, batch, hessian = MODES[mode](all_three)(x)
+    np.testing.assert_allclose(jacobian[0, :, 0], np.diag(wanted[0]), atol=TOLERANCE)
+    np.testing.assert_allclose(batch[0], np.diag(wanted[0]), atol=TOLERANCE)
+    np.testing.assert_allclose(hessian[0, :, 0], np.diag(wanted[1]), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_per_example_gradients_by_vectorized_map(mode):
+    got = MODES[mode](lambda x: tf.vectorized_map(reverse(positional), x))(tf.constant(X))
+    np.testing.assert_allclose(got, derivatives(X, B)[0], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1)])
+def test_derivatives_with_respect_to_b(shape, mode):
+    rng = np.random.default_rng(0)
+    x = np.concatenate([[[0.0, 0.0, 0.0]], rng.normal(0, 3, (1, 3))])
+    b = rng.uniform(0.5, 4, shape)
+    s = np.sqrt(x * x + b)
+
+    def both(x, b):
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch([x, b])
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch([x, b])
+                y = squareplus(x, b)
+            by_x, by_b = tape.gradient(y, [x, b])
+        return by_x, by_b, outer.gradient(by_b, b), outer.gradient(by_x, b), outer.gradient(by_b, x)
+
+    def summed(value):
+        axes = tuple(range(2 - len(shape))) + tuple(2 - len(shape) + k for k, n in enumerate(shape) if n == 1)
+        return value.sum(axis=axes, keepdims=True).reshape(shape)
+
+    by_x, by_b, by_bb, by_xb, by_bx = MODES[mode](both)(tf.constant(x), tf.constant(b))
+    np.testing.assert_allclose(by_x, (x + s) / (2 * s), atol=TOLERANCE)
+    np.testing.assert_allclose(by_b, summed(1 / (4 * s)), atol=TOLERANCE)
+    np.testing.assert_allclose(by_bb, summed(-1 / (8 * s**3)), atol=TOLERANCE)
+    np.testing.assert_allclose(by_xb, summed(-x / (4 * s**3)), atol=TOLERANCE)
+    np.testing.assert_allclose(by_bx, -x / (4 * s**3), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_second_and_third_derivative_are_finite_everywhere(dtype, mode):
+    largest = float(tf.as_dtype(dtype).max)
+    x = tf.constant([0.0, 1.0, -1.0, 300.0, -300.0, -6e4, 6e4, largest, -largest], dtype)
+    for b in (1e-3, 4.0, 100.0):
+        for order in ("rr", "rrr"):
+            got = MODES[mode](nested(lambda x, b=b: squareplus(x, b), order))(x)
+            assert np.isfinite(tf.cast(got, tf.float64)).all(), (b, order)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_b_zero_has_the_slope_of_relu_and_one_half_at_zero(mode):
+    for order in ("r", "f"):
+        got = MODES[mode](nested(lambda x: squareplus(x, 0), order))(tf.constant([-2.0, 0.0, -0.0, 3.0]))
+        np.testing.assert_array_equal(got, [0, 0.5, 0.5, 1])
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_fit_gives_the_losses_of_plain_operations(jit):
+    def plain(x):
+        return (x + keras.ops.sqrt(x * x + 4.0)) / 2
+
+    def losses(activation):
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential([keras.Input((4,)), *(keras.layers.Dense(8, activation) for _ in range(3))])
+        model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=jit)
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=(2, 64, 4)).astype(np.float32)
+        return model.fit(x, np.tile(y, 2), epochs=4, batch_size=16, verbose=0, shuffle=False).history["loss"]
+
+    # Sixteen steps in float32: some thousand roundings of 6e-8, amplified by the optimiser's quotient.
+    np.testing.assert_allclose(losses("squareplus"), losses(plain), rtol=1e-4)
+
+
+def test_without_the_private_record_reverse_mode_stays_right(monkeypatch):
+    monkeypatch.setattr(backend_tensorflow, "record", None)
+    for mode in MODES:
+        for order in ("r", "rr", "rrr"):
+            got = MODES[mode](nested(positional, order))(tf.constant(X))
+            np.testing.assert_allclose(got, derivatives(X, B)[len(order) - 1], rtol=0, atol=TOLERANCE)
+    for order in ("f", "fr"):
+        got = nested(positional, order)(tf.constant(X))
+        np.testing.assert_allclose(got, derivatives(X, B)[len(order) - 1], rtol=0, atol=TOLERANCE)
+
+
+def test_only_the_output_is_kept_for_the_backward_pass():
+    kept = []
+    original = formulas.slope
+
+    class Input:
+        pass
+
+    x = tf.constant([1.0, 2.0])
+    alive = sys.getrefcount(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        doubled = x * 2
+        y = squareplus(doubled)
+        kept.append(sys.getrefcount(doubled))
+    del doubled
+    np.testing.assert_allclose(tape.gradient(y, x), 2 * original(tf, y, 1.0, "float32"), rtol=1e-6)
+    # The name here and the argument of getrefcount: nothing else holds the input of squareplus.
+    assert kept == [2]
+    assert alive >= 2
+
+
+RELOAD = """
+import sys
+sys.modules["sqp_keras"] = None
+import numpy as np, tensorflow as tf
+data = np.load(sys.argv[1] + "/data.npz")
+x = tf.constant(data["x"])
+for kind in ("export", "module"):
+    loaded = tf.saved_model.load(sys.argv[1] + "/" + kind)
+    call, variables = (loaded.serve, loaded.variables) if kind == "export" else (loaded, loaded.trainable)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(call(x) ** 2)
+    for k, (variable, gradient) in enumerate(zip(variables, tape.gradient(loss, list(variables)))):
+        # Float32 sums of 16 examples in another order.
+        np.testing.assert_allclose(gradient, data[f"g{k}"], rtol=1e-4, atol=1e-5)
+        variable.assign_sub(0.001 * gradient)
+    assert float(tf.reduce_mean(call(x) ** 2)) < float(loss), kind
+"""
+
+
+def test_saved_models_train_without_this_package(tmp_path):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4,))
+    hidden = keras.layers.Dense(8, "squareplus")(inputs)
+    hidden = sqp_keras.Squareplus(b=2.0, learn_b="channel")(keras.layers.Dense(8)(hidden))
+    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+    x = np.random.default_rng(0).normal(0, 3, (16, 4)).astype(np.float32)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(model(x) ** 2)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    np.savez(tmp_path / "data.npz", x=x, **{f"g{k}": g for k, g in enumerate(gradients)})
+    model.export(tmp_path / "export", verbose=False)
+
+    class Module(tf.Module):
+        def __init__(self):
+            self.trainable = [v.value for v in model.trainable_variables]
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 4))])
+        def __call__(self, x):
+            return model(x)
+
+    tf.saved_model.save(Module(), str(tmp_path / "module"))
+    done = subprocess.run([sys.executable, "-c", RELOAD, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "custom gradients" not in done.stderr
+
+
+def test_second_derivative_of_a_saved_model(tmp_path):
+    module = tf.Module()
+    module.call = tf.function(positional, input_signature=[tf.TensorSpec((None,), tf.float64)])
+    tf.saved_model.save(module, str(tmp_path))
+    got = nested(tf.saved_model.load(str(tmp_path)).call, "rr")(tf.constant(X))
+    np.testing.assert_allclose(got, derivatives(X, B)[1], rtol=0, atol=TOLERANCE)

@@ -1,0 +1,153 @@
+"""What is saved in one process is the same in another, with this package and, for the plain string, without."""
+
+import json
+import subprocess
+import sys
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import sqp_keras
+from sqp_keras import Squareplus
+
+L = keras.layers
+X = np.random.default_rng(0).normal(0, 2, (6, 5, 4)).astype(np.float32)
+
+LOAD = """
+import sys
+if sys.argv[1] == "stock":
+    sys.modules["sqp_keras"] = None
+else:
+    import sqp_keras
+import numpy as np, keras
+folder = sys.argv[2]
+data = np.load(folder + "/data.npz")
+for name in sys.argv[3:]:
+    if name.endswith(".json"):
+        model = keras.models.model_from_json(open(folder + "/" + name).read())
+        model.load_weights(folder + "/" + name.replace(".json", ".weights.h5"))
+    else:
+        model = keras.saving.load_model(folder + "/" + name)
+    # Keras's own function rounds elsewhere: a few units of float32 per layer.
+    np.testing.assert_allclose(model.predict(data["x"], verbose=0), data["y"], rtol=1e-5, atol=1e-6, err_msg=name)
+    model = keras.models.clone_model(model)
+"""
+
+
+def built(*layers):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((5, 4)), *layers])
+    # Fresh values for every weight, so that one that is not restored shows.
+    rng = np.random.default_rng(1)
+    model.set_weights([(w + rng.uniform(0.1, 0.3, w.shape)).astype(w.dtype) for w in model.get_weights()])
+    return model
+
+
+def everything():
+    return built(
+        L.Dense(3, "squareplus"),
+        L.Dense(3, activation=Squareplus(b=2.0, name="act", dtype="float32")),
+        L.Dense(3, activation=Squareplus(b=1.5, learn_b="channel", b_regularizer="l2")),
+        Squareplus(learn_b="layer", floor=0.1),
+        L.Bidirectional(L.LSTM(2, activation=Squareplus(b=1.0), return_sequences=True)),
+        Squareplus(learn_b="channel", shared_axes=[1]),
+        L.Dense(2, activation=sqp_keras.squareplus),
+    )
+
+
+def save_all(model, folder):
+    np.savez(folder / "data.npz", x=X, y=model.predict(X, verbose=0))
+    model.save(folder / "m.keras")
+    model.save(folder / "m.h5")
+    (folder / "m.json").write_text(model.to_json())
+    model.save_weights(folder / "m.weights.h5")
+    return ["m.keras", "m.h5", "m.json"]
+
+
+def load_in_new_process(kind, folder, names):
+    command = [sys.executable, "-c", LOAD, kind, str(folder), *names]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_all_formats_open_in_a_new_process(tmp_path):
+    done = load_in_new_process("ours", tmp_path, save_all(everything(), tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+def test_plain_string_opens_without_this_package(tmp_path):
+    model = built(L.Dense(3, "squareplus"), L.Conv1D(2, 2, activation=sqp_keras.squareplus), L.Activation("squareplus"))
+    names = save_all(model, tmp_path)
+    with zipfile.ZipFile(tmp_path / "m.keras") as archive:
+        text = archive.read("config.json").decode()
+    layers = [layer["config"] for layer in json.loads(text)["config"]["layers"] if "activation" in layer["config"]]
+    assert [config["activation"] for config in layers] == ["squareplus"] * 3
+    assert "sqp_keras" not in text
+    done = load_in_new_process("stock", tmp_path, names)
+    assert done.returncode == 0, done.stderr
+
+
+def test_layer_needs_the_import_and_says_its_name(tmp_path):
+    save_all(built(L.Dense(3, activation=Squareplus(b=2.0))), tmp_path)
+    done = load_in_new_process("stock", tmp_path, ["m.keras"])
+    assert done.returncode != 0
+    assert "sqp_keras" in done.stderr
+
+
+def test_stock_file_with_the_string_opens_as_ours(tmp_path):
+    sqp_keras.unregister()
+    try:
+        model = built(L.Dense(3, "squareplus"))
+        assert model.layers[0].activation is not sqp_keras.squareplus
+        model.save(tmp_path / "stock.keras")
+    finally:
+        sqp_keras.registry.register()
+    again = keras.models.load_model(tmp_path / "stock.keras")
+    assert again.layers[0].activation is sqp_keras.squareplus
+    np.testing.assert_allclose(again.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-5)
+
+
+def test_registered_names_are_stable():
+    assert keras.saving.get_registered_name(Squareplus) == "sqp_keras>Squareplus"
+    assert keras.activations.serialize(sqp_keras.squareplus) == "squareplus"
+
+
+def test_clone_keeps_b_and_weights():
+    model = everything()
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    np.testing.assert_array_equal(clone.predict(X, verbose=0), model.predict(X, verbose=0))
+    assert clone.layers[1].activation.first_b == 2.0
+    assert clone.layers[1].activation is not model.layers[1].activation
+
+
+def test_bidirectional_keeps_b_in_both_directions(tmp_path):
+    model = built(L.Bidirectional(L.LSTM(2, activation=Squareplus(b=1.0))))
+    model.save(tmp_path / "m.keras")
+    layer = keras.models.load_model(tmp_path / "m.keras").layers[0]
+    for direction in (layer.forward_layer, layer.backward_layer):
+        assert direction.cell.activation.b == 1.0
+
+
+@pytest.mark.parametrize("name", ["c.keras", "c.weights.h5"])
+def test_checkpoints(tmp_path, name):
+    model = everything()
+    model.compile("adam", "mse")
+    target = np.zeros((6, 5, 2), np.float32)
+    checkpoint = keras.callbacks.ModelCheckpoint(tmp_path / name, save_weights_only="weights" in name)
+    model.fit(X, target, epochs=1, verbose=0, callbacks=[checkpoint])
+    if "weights" in name:
+        again = everything()
+        again.load_weights(tmp_path / name)
+    else:
+        again = keras.models.load_model(tmp_path / name)
+        again.fit(X, target, epochs=1, verbose=0)
+        again = keras.models.load_model(tmp_path / name)
+    np.testing.assert_array_equal(again.predict(X, verbose=0), model.predict(X, verbose=0))
+
+
+def test_name_as_custom_object_is_no_activation_string():
+    # Keras looks strings up among its own activations only; the README says which string works.
+    with keras.saving.custom_object_scope({"sqp": Squareplus()}), pytest.raises(ValueError, match="sqp"):
+        L.Dense(4, activation="sqp")
