@@ -72,7 +72,7 @@ class Walker:
         return Chain(source, result, tuple(sorted(ops)), channels) if self._same_shape(source, ops) else None
 
     def evaluate(self, chain: Chain, numbers: np.ndarray) -> np.ndarray:
-        """Returns the chain's result for numbers at its source, in float64.
+        """Returns the chain's result for numbers at its source, in float64 or wider.
 
         Args:
             chain: What `chain` returned.

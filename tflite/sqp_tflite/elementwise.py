@@ -1,4 +1,4 @@
-"""Elementwise operators in float64: what a table of an activation is computed with."""
+"""Elementwise operators in float64 or wider: what a table of an activation is computed with."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 
 Function = Callable[..., np.ndarray]
+
+WIDE = np.longdouble
+"""float64 or wider. exp(1000) and its logarithm, which a softplus written with both passes through, stay finite where
+the machine has more than float64."""
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -90,14 +94,14 @@ _FUSED: MappingProxyType[int, Function] = MappingProxyType(
 
 
 def apply(op: str, operands: list[np.ndarray], options: Any) -> np.ndarray:
-    """Returns what an operator makes of its operands, in float64 (booleans stay booleans).
+    """Returns what an operator makes of its operands, in `WIDE` numbers (booleans stay booleans).
 
     Args:
         op: One of `ELEMENTWISE`.
         operands: In the operator's order, shapes that broadcast.
         options: The schema's options object, or None.
     """
-    wide = [x if x.dtype == bool else x.astype(np.float64) for x in operands]
+    wide = [x if x.dtype == bool else x.astype(WIDE) for x in operands]
     with np.errstate(all="ignore"):
         result = _applied(op, wide, options)
         fused = getattr(options, "fusedActivationFunction", 0) or 0
@@ -114,7 +118,7 @@ def _applied(op: str, wide: list[np.ndarray], options: Any) -> np.ndarray:
     if op == "GELU":
         return _gelu(wide[0], options)
     if op == "LEAKY_RELU":
-        return np.where(wide[0] >= 0, wide[0], np.float64(options.alpha) * wide[0])
+        return np.where(wide[0] >= 0, wide[0], WIDE(options.alpha) * wide[0])
     if op == "CAST":
-        return wide[0].astype(np.float64)
+        return wide[0].astype(WIDE)
     raise ValueError(f"`op` must be elementwise. Received: {op}.")

@@ -13,6 +13,9 @@ from sqp_tflite.elementwise import ELEMENTWISE
 from sqp_tflite.layers import FORM_SCOPE
 from sqp_tflite.policy import ADMITTED
 
+_CLIPS = frozenset(("RELU", "RELU6"))
+"""What a table would not make more exact, nor cheaper than the kernels do it in place."""
+
 _SCOPE = re.compile(rf"(^|/){re.escape(FORM_SCOPE)}(_\d+)?/")
 
 
@@ -29,22 +32,23 @@ class Islands:
     tables: frozenset[str]
 
 
-def islands(model: Any, lowering: str, native: Callable[[str], bool]) -> Islands:
+def islands(model: Any, lowering: str, native: Callable[[str], bool], forms: tuple[str, ...] = ()) -> Islands:
     """Returns the islands of a float model that is about to get int8 activations.
 
     Args:
         model: The `ModelT` of a float file whose tensors have names of their own.
         lowering: "algebraic", "table" or "integer".
         native: Says of an operator whether quantiser and target have it for the activations' type.
+        forms: Outputs of the model that an activation's form makes.
     """
     groups = _groups(model)
-    activations = _activations(model, groups)
+    activations = _activations(model, groups, forms)
     tables: set[str] = set()
     for members in groups.values():
         rest = {name: op for name, op in members.items() if lowering == "table" or name not in activations}
         odd = [name for name, op in rest.items() if name in activations or op not in ADMITTED or not native(op)]
-        if lowering == "table" and odd:
-            tables |= set(rest)
+        if lowering == "table":
+            tables |= set(rest) if not _CLIPS.issuperset(rest.values()) or odd else set()
         elif odd and all(op in ADMITTED for op in rest.values()):
             tables |= set(odd)
     return Islands(frozenset(activations), frozenset(tables))
@@ -90,14 +94,14 @@ def _root(model: Any, operator: Any, op: str, source: dict[int, int]) -> int | N
     return root if shape_of(graph.tensors[root]) == shape_of(result) else None
 
 
-def _activations(model: Any, groups: dict[int, dict[str, str]]) -> set[str]:
+def _activations(model: Any, groups: dict[int, dict[str, str]], forms: tuple[str, ...]) -> set[str]:
     graph = model.subgraphs[0]
     written = [
         (schema_file.name_of(graph.tensors[operator.outputs[0]]), schema_file.op_name(model, operator))
         for operator in graph.operators
         if operator.outputs is not None and len(operator.outputs)
     ]
-    scoped = {name for name, op in written if op in ELEMENTWISE and in_scope(name)}
+    scoped = {name for name, op in written if op in ELEMENTWISE and (in_scope(name) or name in forms)}
     if scoped:
         return scoped
     # A finished graph says nothing of its activations: what holds a root and is a function of one tensor is one.

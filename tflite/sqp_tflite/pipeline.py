@@ -134,7 +134,7 @@ def export(
         reduced = Reduced(content)
         if quantize != "float32":
             tell("quantize")
-            request = Request(quantize, lowering, target, float_io=io == "float32")
+            request = Request(quantize, lowering, target, float_io=io == "float32", forms=traced.forms)
             reduced = reduce(content, inputs, request, traced.layers, worker)
             content = reduced.content
     graph = read(content)

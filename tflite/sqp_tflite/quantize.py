@@ -37,12 +37,14 @@ class Request:
         lowering: "algebraic", "table" or "integer".
         target: Whose kernels decide what can stay as it is.
         float_io: Whether inputs and outputs stay float32.
+        forms: Outputs of the model that an activation's form makes.
     """
 
     quantize: str
     lowering: str
     target: str
     float_io: bool
+    forms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def _islands(model: Any, request: Request) -> Islands:
     has = kernels(request.target)
     bits = INTEGER_BITS[request.quantize]
     static = _static_ops(bits)
-    found = islands(model, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()))
+    found = islands(model, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()), request.forms)
     # There is no table of 65,536 entries: what int16 lacks is found by the audit.
     return found if bits == 8 else Islands(found.activations, frozenset())
 

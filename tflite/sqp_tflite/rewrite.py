@@ -20,6 +20,7 @@ import sqp_keras
 import sqp_keras.sites
 from sqp_keras import forms
 from sqp_tflite.errors import RefusedError
+from sqp_tflite.islands import in_scope
 from sqp_tflite.layers import FORM_SCOPE, LayerNames, scope_name
 from sqp_tflite.load import InputSpec
 from sqp_tflite.plan import Plan
@@ -40,6 +41,7 @@ class Traced:
         outputs: Names of the output nodes, which are Keras's output names.
         layers: Which layer a node's name belongs to.
         steps: Pairs (recurrent layer, time steps that it is written out for).
+        forms: The outputs that an activation's form makes: their names don't say so.
     """
 
     graph_def: bytes
@@ -47,6 +49,7 @@ class Traced:
     outputs: tuple[str, ...]
     layers: LayerNames
     steps: tuple[tuple[str, int], ...] = ()
+    forms: tuple[str, ...] = ()
 
 
 def rewrite(plan: Plan) -> Traced:
@@ -80,9 +83,13 @@ def rewrite(plan: Plan) -> Traced:
         InputSpec(node, spec.shape, spec.dtype, spec.categories)
         for node, spec in zip(inputs, loaded.inputs, strict=True)
     )
-    made = tuple((name, layers.of(tensor.op.name)) for name, tensor in zip(outputs, _sources(frozen), strict=True))
+    sources = dict(zip(outputs, (tensor.op.name for tensor in _sources(frozen)), strict=True))
+    made = tuple((name, layers.of(source)) for name, source in sources.items())
+    forms_made = tuple(name for name, source in sources.items() if in_scope(source))
     layers = LayerNames(loaded.layers, made)
-    return Traced(definition.SerializeToString(deterministic=True), named, outputs, layers, tuple(steps.items()))
+    return Traced(
+        definition.SerializeToString(deterministic=True), named, outputs, layers, tuple(steps.items()), forms_made
+    )
 
 
 def squareplus_form(x: Any, b: Any) -> Any:
