@@ -245,12 +245,13 @@ def test_the_generated_self_test_fails_on(materials, fault, tmp_path):
     assert "FAIL" in done.stderr
 
 
-def self_test(folder: Path) -> subprocess.CompletedProcess:
-    """Builds the folder's self-test as a library and calls its main beside the interpreter of the wheel."""
-    for source in ("model_data.c", "model_golden.c"):
-        compile_ok(["gcc", "-std=c99", "-fPIC", *STRICT, "-c", str(folder / source), "-o", str(folder / f"{source}.o")])
-    objects = [str(folder / f"{source}.o") for source in ("model_data.c", "model_golden.c")]
-    sources = [str(folder / source) for source in ("main.cc", "model_runner.cc")]
+def self_test(folder: Path, prefix: str = "model") -> subprocess.CompletedProcess:
+    """Builds the folder's program as a library and calls its main beside the interpreter of the wheel."""
+    objects = []
+    for source in (f"{prefix}_data.c", f"{prefix}_golden.c"):
+        objects.append(str(folder / f"{source}.o"))
+        compile_ok(["gcc", "-std=c99", "-fPIC", *STRICT, "-c", str(folder / source), "-o", objects[-1]])
+    sources = [str(folder / source) for source in ("main.cc", f"{prefix}_runner.cc")]
     library = str(folder / "self_test.so")
     flags = ["-std=c++11", "-fPIC", "-shared", *STRICT, "-Wno-cast-align", f"-I{DECLARATIONS}"]
     compile_ok(["g++", *flags, *sources, *objects, "-o", library])

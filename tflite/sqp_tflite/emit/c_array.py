@@ -37,7 +37,7 @@ def _header(material: Material) -> str:
     style, graph = material.style, material.graph
     macro, symbol = style.macro, f"{style.prefix}_data"
     lines = [
-        f"/* `{material.report.source}` as TFLite: {graph.size_bytes} bytes, made by sqp-export. Do not edit. */",
+        f"/* `{comment_text(material.source)}` as TFLite, {graph.size_bytes} bytes. Made by sqp-export. */",
         f"#ifndef {macro}_DATA_H_",
         f"#define {macro}_DATA_H_",
         "",

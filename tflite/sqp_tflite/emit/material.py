@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -149,6 +150,11 @@ class Material:
     style: CStyle = field(default_factory=CStyle)
     arena: Arena | None = None
     golden: Golden | None = None
+
+    @property
+    def source(self) -> str:
+        """Returns the model's name, without the folder that it lay in on the machine of its maker."""
+        return Path(self.report.source).name
 
     @property
     def inputs(self) -> tuple[Port, ...]:

@@ -79,7 +79,7 @@ def resolver(material: Material) -> dict[str, str]:
             f"{', '.join(unknown)}. See the findings of `sqp-inspect`, and leave `resolver` out of --emit until then."
         )
     style = material.style
-    keys = {"prefix": style.prefix, "macro": style.macro, "source": comment_text(material.report.source)}
+    keys = {"prefix": style.prefix, "macro": style.macro, "source": comment_text(material.source)}
     lines = [_HEAD.format(count=len(used), **keys).rstrip("\n")]
     for name, comments in used:
         lines += [f"  // {comment}" for comment in comments]

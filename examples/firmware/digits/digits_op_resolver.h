@@ -1,0 +1,38 @@
+// The operators of `digits.keras`, no more and no less. Made by sqp-export. Do not edit.
+#ifndef DIGITS_OP_RESOLVER_H_
+#define DIGITS_OP_RESOLVER_H_
+
+#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+
+namespace tflite {
+namespace micro {}  // Where newer releases keep their classes; older ones keep them in tflite.
+}  // namespace tflite
+
+namespace digits_ops {
+
+using namespace tflite;
+using namespace tflite::micro;
+
+constexpr unsigned int kCount = 6;
+using Resolver = MicroMutableOpResolver<kCount>;
+
+// Returns whether every operator found its place.
+inline bool Register(Resolver& resolver) {
+  // CONV_2D version 1, int8, 2 times: strokes, parts
+  if (resolver.AddConv2D() != kTfLiteOk) return false;
+  // CAST version 1, int8, 2 times: strokes, parts
+  if (resolver.AddCast() != kTfLiteOk) return false;
+  // ADD version 1, int32, 2 times: strokes, parts
+  if (resolver.AddAdd() != kTfLiteOk) return false;
+  // GATHER version 1, int8, 2 times: strokes, parts
+  if (resolver.AddGather() != kTfLiteOk) return false;
+  // RESHAPE version 1, int8, once: flat
+  if (resolver.AddReshape() != kTfLiteOk) return false;
+  // FULLY_CONNECTED version 1, int8, once: digit
+  if (resolver.AddFullyConnected() != kTfLiteOk) return false;
+  return true;
+}
+
+}  // namespace digits_ops
+
+#endif  // DIGITS_OP_RESOLVER_H_
