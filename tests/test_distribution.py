@@ -1,0 +1,88 @@
+"""The layer with a learnt b trains to the same losses on several devices and workers as on one device."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+
+TRAIN = """
+import contextlib, json, os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+kind = sys.argv[1]
+if kind == "workers":
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+elif kind == "mirrored":
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+else:
+    strategy = None
+import keras, numpy as np
+from sqp_keras import Squareplus
+keras.utils.set_random_seed(0)
+rng = np.random.default_rng(0)
+x = rng.normal(0, 2, (64, 4)).astype(np.float32)
+y = np.abs(x[:, :1])
+with strategy.scope() if strategy else contextlib.nullcontext():
+    model = keras.Sequential([
+        keras.Input((4,)), keras.layers.Dense(8), Squareplus(b=2.0, learn_b="channel"),
+        keras.layers.Dense(4, activation=Squareplus(learn_b="layer")), keras.layers.Dense(1),
+    ])
+    model.compile(keras.optimizers.SGD(0.02), "mse", jit_compile=False)
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+losses = model.fit(data.with_options(options), epochs=5, verbose=0, shuffle=False).history["loss"]
+print("RESULT", json.dumps([losses, model.layers[1].b.numpy().tolist(), strategy.num_replicas_in_sync if strategy else 1]))
+"""
+
+
+def start(kind, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAIN, kind],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def results(*processes):
+    found = []
+    try:
+        for process in processes:
+            output, errors = process.communicate(timeout=300)
+            assert process.returncode == 0, errors
+            found.append(json.loads(output.split("RESULT", 1)[1]))
+    finally:
+        for process in processes:
+            process.kill()
+    return found
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def test_two_devices_and_two_workers_train_as_one():
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
+    workers = [
+        start("workers", TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
+        for index in range(2)
+    ]
+    *found, mirrored, single = results(*workers, start("mirrored"), start("single"))
+    assert single[0][-1] < single[0][0]
+    for losses, b, replicas in (*found, mirrored):
+        assert replicas == 2
+        # The same sums of float32 in another order, over twenty steps.
+        np.testing.assert_allclose(losses, single[0], rtol=1e-4)
+        np.testing.assert_allclose(b, single[1], rtol=1e-4)
+    assert np.abs(np.array(single[1]) - 2.0).max() > 1e-3
