@@ -107,6 +107,8 @@ def _export(call: _Call) -> int:
     output = Path(options.output) if options.output else Path(f"{source.with_suffix('')}.tflite")
     if not source.exists():
         raise BadInputError(f"`{source}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
+    if options.data and not Path(options.data).exists():
+        raise BadInputError(f"`{options.data}` does not exist. Pass an .npz file: --data FILE.npz.")
     from sqp_tflite.emit import CStyle
     from sqp_tflite.output import check_places
     from sqp_tflite.rendering import check_names
@@ -159,7 +161,8 @@ def _inspect(call: _Call) -> int:
     check_names(options.report)
     check_places(tuple(map(Path, options.report)))
     graph, report = inspection(Path(options.file), options.target, call.command)
-    write_all({Path(path): render(report, graph, Path(path).suffix) for path in options.report})
+    content = Path(options.file).read_bytes()
+    write_all({Path(path): render(report, graph, content, Path(path).suffix) for path in options.report})
     _print(call, report.to_dict(), lambda console: show_graph(console, graph, report))
     return 1 if report.findings else 0
 

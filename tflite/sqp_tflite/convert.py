@@ -6,7 +6,6 @@ import re
 
 from sqp_tflite.child import ChildError, Worker
 from sqp_tflite.errors import CrashedError, RefusedError
-from sqp_tflite.layers import LayerNames
 from sqp_tflite.report import Finding
 from sqp_tflite.rewrite import Traced
 
@@ -29,7 +28,7 @@ def convert(traced: Traced, worker: Worker) -> bytes:
     try:
         return worker.call("sqp_tflite.convert:convert_graph", traced.graph_def, inputs, traced.outputs)
     except ChildError as error:
-        findings = _missing_ops(error.text, traced.layers)
+        findings = _missing_ops(error.text, traced)
         if not findings:
             raise CrashedError(
                 f"TensorFlow's converter refused the model. Received: {_first_line(error.text)} "
@@ -58,21 +57,30 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
     return converter.convert()
 
 
-def _missing_ops(text: str, layers: LayerNames) -> tuple[Finding, ...]:
-    findings = []
-    pattern = r"loc\((?:callsite\()?(?:fused\[[^\]]*?)?\"([^\"]*)\"[^\n]*?error: '(tf\.\w+)' op is neither a custom op"
-    for where, op in dict.fromkeys(re.findall(pattern, text)):
-        name = where.partition("@")[0].rstrip(":")
-        findings.append(
-            Finding(
-                layer=layers.of(name),
-                op=op,
-                dtype="any",
-                rule=f"`{op}` has no built-in TFLite operator.",
-                remedy="Take it out of the exported model, or write it with other operations.",
-            )
+def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
+    """The converter names one place and lists the other ops by type alone; the graph says where those stand."""
+    types = set(re.findall(r"'tf\.(\w+)' op is neither a custom op", text))
+    for listed in re.findall(r"(?:Custom|Flex) ops: ([\w, ]+)", text):
+        types |= {name.strip() for name in listed.split(",")}
+    return tuple(
+        Finding(
+            layer=layer,
+            op=op,
+            dtype="any",
+            rule=f"`{op}` has no built-in TFLite operator.",
+            remedy="Take it out of the exported model, or write it with other operations.",
         )
-    return tuple(findings)
+        for layer, op in _places(traced, types) or [("the model", op) for op in sorted(types)]
+    )
+
+
+def _places(traced: Traced, types: set[str]) -> list[tuple[str, str]]:
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
+    definition = GraphDef.FromString(traced.graph_def)
+    bodies = [definition.node, *(function.node_def for function in definition.library.function)]
+    found = [(traced.layers.of(node.name), node.op) for nodes in bodies for node in nodes if node.op in types]
+    return list(dict.fromkeys(found))
 
 
 def _first_line(text: str) -> str:

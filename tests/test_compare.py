@@ -1,0 +1,141 @@
+"""The comparison sees a perturbed file, a missing runtime and a runtime that dies."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import sqp_tflite
+from models import dense
+from sqp_tflite import child, runtimes
+from sqp_tflite.compare import compare, metric
+from sqp_tflite.errors import CrashedError
+from sqp_tflite.load import load
+from sqp_tflite.pipeline import reference
+from sqp_tflite.samples import Samples, samples
+
+
+@pytest.fixture(scope="module")
+def setting():
+    model = dense()
+    loaded = load(model)
+    inputs = samples(None, loaded.inputs)
+    return sqp_tflite.export(model).model_bytes, inputs, reference(loaded, inputs)
+
+
+def test_all_runtimes_agree(setting):
+    rows = compare(*setting)
+    assert {row.runtime: row.status for row in rows} == {"tflm": "ok", "litert": "ok", "tflite-runtime": "ok"}
+    # float32 sums of 8 products: a few rounding errors of 2**-24, over the range of outputs that reach 1000s
+    assert all(row.error_of_range < 1e-6 and row.argmax_agreement == 1.0 for row in rows)
+
+
+def test_a_perturbed_output_is_seen(setting):
+    content, inputs, expected = setting
+    shifted = (expected[0] + 0.001 * np.ptp(expected[0]),)
+    assert {row.status for row in compare(content, inputs, shifted)} == {"differs"}
+
+
+def test_perturbed_weights_are_seen(setting):
+    content, inputs, expected = setting
+    weights = dense().layers[1].get_weights()[0].T.astype("<f4").tobytes()
+    assert content.count(weights) == 1
+    changed = content.replace(weights, (np.frombuffer(weights, "<f4") * 1.01).astype("<f4").tobytes())
+    assert {row.status for row in compare(changed, inputs, expected)} == {"differs"}
+
+
+def test_a_nan_is_seen(setting):
+    content, inputs, expected = setting
+    holed = expected[0].copy()
+    holed[3, 1] = np.nan
+    assert {row.status for row in compare(content, inputs, (holed,))} == {"differs"}
+
+
+def test_a_missing_runtime_is_named_as_not_checked(setting, monkeypatch):
+    monkeypatch.setitem(runtimes._MODULES, "tflite-runtime", "a_module_that_is_not_there")
+    row = next(row for row in compare(*setting) if row.runtime == "tflite-runtime")
+    assert row.status == "not checked" and "pip install" in row.reason
+
+
+def test_the_target_runtime_must_be_there(monkeypatch):
+    monkeypatch.setitem(runtimes._MODULES, "tflm", "a_module_that_is_not_there")
+    with pytest.raises(sqp_tflite.ExportError, match="not installed.*--target litert") as caught:
+        sqp_tflite.export(dense())
+    assert caught.value.exit_code == 2
+    assert sqp_tflite.export(dense(), target="litert").report.verdict == "ok"
+
+
+def test_a_file_that_a_runtime_refuses_says_its_words(setting):
+    _, inputs, _ = setting
+    with pytest.raises(runtimes.RuntimeFailedError, match="(?i)dimension|size|shape"):
+        runtimes.run("litert", setting[0], (inputs.inputs[0][:, :2],))
+
+
+def test_a_verdict_needs_the_target_runtime_to_agree(monkeypatch):
+    real = runtimes.run
+
+    def wrong_on_tflm(runtime, content, inputs):
+        outputs = real(runtime, content, inputs)
+        if runtime != "tflm":
+            return outputs
+        return runtimes.Outputs(tuple(v + 1.0 for v in outputs.values), outputs.codes, outputs.scales)
+
+    monkeypatch.setattr(runtimes, "run", wrong_on_tflm)
+    with pytest.raises(sqp_tflite.ParityError, match="Micro") as caught:
+        sqp_tflite.export(dense())
+    assert caught.value.report.verdict == "parity_failed"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "labels", "expected"),
+    [
+        ([[0, 1, 2], [2, 1, 0]], [2, 1], 0.5),
+        ([[0, 1, 2], [2, 1, 0]], [[2], [0]], 1.0),
+        ([[0, 1], [2, 1]], [[0, 1], [0, 1]], 0.5),
+        ([[0.9], [0.2]], [1, 1], 0.5),
+        ([[0.5], [2.0]], [0.25, 1.0], 0.625),
+    ],
+)
+def test_metric(outputs, labels, expected):
+    assert metric(np.array(outputs, float), np.array(labels)) == pytest.approx(expected)
+
+
+def die(number):
+    """Ends this process by a signal, as native code does."""
+    print("last words", flush=True)
+    os.kill(os.getpid(), number)
+
+
+def divide(a, b):
+    """Divides."""
+    return a / b
+
+
+def test_a_child_that_dies_becomes_a_message():
+    with pytest.raises(CrashedError, match="signal SIGSEGV"):
+        child.run("test_compare:die", signal.SIGSEGV)
+
+
+def test_a_child_that_hangs_is_ended():
+    with pytest.raises(CrashedError, match="more than 1 s"):
+        child.run("time:sleep", 60, timeout=1)
+
+
+def test_exceptions_of_a_child_come_through():
+    with pytest.raises(child.ChildError, match="ZeroDivisionError: division by zero"):
+        child.run("test_compare:divide", 1, 0)
+    assert child.run("test_compare:divide", 6, 3) == 2
+
+
+def test_a_worker_that_died_is_not_lent_again():
+    with pytest.raises(CrashedError), child.lent("test", ()) as worker:
+        worker.call("test_compare:die", signal.SIGABRT)
+    with child.lent("test", ()) as worker:
+        assert worker.call("test_compare:divide", 4, 2) == 2
+        first = worker
+    with child.lent("test", ()) as worker:
+        assert worker is first
+
+
+def test_samples_hold_their_length():
+    assert len(Samples((np.zeros((3, 2)),), None, True)) == 3

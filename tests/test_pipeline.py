@@ -1,0 +1,159 @@
+"""The main job as its user does it: from the shell, on the demo's model, reading what is printed."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqp_tflite
+from models import dense
+
+DESIGN_KEYS = {
+    *(
+        "schema",
+        "verdict",
+        "source",
+        "output",
+        "sha256",
+        "size_bytes",
+        "target",
+        "quantize",
+        "lowering",
+        "ops",
+        "findings",
+    ),
+    *("replacements", "agreement", "inputs", "outputs", "memory", "versions", "command", "seconds"),
+}
+
+
+def test_demo_prints_every_runtime_beside_keras(demo):
+    assert "Keras test accuracy: 0.9" in demo.ran.out
+    for word in ("tflm", "litert", "tflite-runtime", "SQRT", "OK"):
+        assert word in demo.ran.out
+
+
+@pytest.fixture(scope="module")
+def report(demo, command):
+    ran = command("sqp-export", demo.model, "-o", demo.folder / "again.tflite", "--data", demo.data, "--json")
+    assert ran.code == 0 and ran.err == ""
+    return json.loads(ran.out)  # one object and nothing else
+
+
+def test_demo_keeps_its_promises(report):
+    assert report["verdict"] == "ok"
+    assert {row["op"] for row in report["ops"]} == {
+        *("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "RESHAPE", "MUL", "ADD", "SQRT")
+    }
+    counts = {row["op"]: row["count"] for row in report["ops"]}
+    assert (counts["MUL"], counts["ADD"], counts["SQRT"]) == (3, 6, 3)
+    assert {row["runtime"] for row in report["agreement"]} == {"tflm", "litert", "tflite-runtime"}
+    for row in report["agreement"]:
+        assert row["samples"] == 360 and row["argmax_agreement"] == 1.0
+        assert row["metric_before"] >= 0.97 and row["metric_after"] == row["metric_before"]
+        assert row["error_of_range"] <= 1e-5
+
+
+def test_json_follows_the_design(report):
+    assert set(report) >= DESIGN_KEYS
+    assert report["inputs"] == [
+        {"index": 0, "name": "image", "shape": [1, 8, 8, 1], "dtype": "float32", "scale": None, "zero_point": None}
+    ]
+    assert report["outputs"][0]["name"] == "digit"
+    assert report["command"].startswith("sqp-export ")
+    assert report["versions"]["keras"] and report["seconds"] > 0
+
+
+def test_same_model_gives_the_same_bytes(demo, report):
+    assert (demo.folder / "again.tflite").read_bytes() == demo.tflite.read_bytes()
+
+
+def test_inspect_and_check_know_the_file(demo, command):
+    ran = command("sqp-inspect", demo.tflite)
+    assert ran.code == 0 and "SQRT" in ran.out and ran.err == ""
+    ran = command("sqp-check", demo.model, demo.tflite, "--data", demo.data)
+    assert ran.code == 0 and "tflite-runtime" in ran.out
+
+
+@pytest.fixture(scope="module")
+def softplus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("refused") / "soft.keras"
+    dense(activation="softplus").save(path)
+    return path
+
+
+def test_a_refusal_writes_nothing(softplus, command):
+    ran = command("sqp-export", softplus)
+    assert ran.code == 1 and "hidden" in ran.err and "EXP" in ran.err and "Traceback" not in ran.err
+    assert [path.name for path in softplus.parent.iterdir()] == ["soft.keras"]
+
+
+def test_a_refusal_as_json_is_one_object(softplus, command):
+    ran = command("sqp-export", softplus, "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 1 and found["verdict"] == "refused"
+    assert {finding["op"] for finding in found["findings"]} == {"EXP", "LOG"}
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(softplus, command):
+    ran = command("sqp-export", softplus, "--dry-run")
+    assert ran.code == 0 and "hidden" in ran.out and "softplus" in ran.out
+    assert [path.name for path in softplus.parent.iterdir()] == ["soft.keras"]
+
+
+BAD_CALLS = {
+    "no such file": (["nowhere.keras"], "does not exist"),
+    "no such data": (["MODEL", "--data", "nowhere.npz"], "does not exist"),
+    "output is a folder": (["MODEL", "-o", "."], "a folder"),
+    "output's folder is missing": (["MODEL", "-o", "missing/x.tflite"], "must exist"),
+    "unknown option": (["MODEL", "--qantize", "int8"], "--qantize"),
+    "unknown target": (["MODEL", "--target", "avr"], "invalid choice"),
+    "bad map": (["MODEL", "--map", "softplus"], "NAME=ACT"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_calls_get_one_clear_line(case, softplus, command, tmp_path):
+    arguments, words = BAD_CALLS[case]
+    ran = command("sqp-export", *[softplus if word == "MODEL" else word for word in arguments], cwd=tmp_path)
+    assert ran.code == 2 and words in ran.err and ran.out == ""
+    assert "Traceback" not in ran.err and list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_refused_first(softplus, tmp_path, monkeypatch):
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    # root may write everywhere: what the system answers is planted
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder or mode != os.W_OK)
+    with pytest.raises(sqp_tflite.BadInputError, match="must be writable"):
+        sqp_tflite.export(dense(), folder / "x.tflite")
+
+
+def test_an_older_file_survives_a_failed_export(softplus, tmp_path):
+    (tmp_path / "x.tflite").write_bytes(b"older")
+    with pytest.raises(sqp_tflite.RefusedError):
+        sqp_tflite.export(dense(activation="gelu"), tmp_path / "x.tflite")
+    assert (tmp_path / "x.tflite").read_bytes() == b"older" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_ctrl_c_leaves_nothing_behind(demo, tmp_path):
+    program = Path(sys.executable).with_name("sqp-export")
+    process = subprocess.Popen([program, demo.model, "-o", tmp_path / "x.tflite"], stderr=subprocess.PIPE)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode not in (0, None) and b"Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_and_shell_are_the_same_thing(demo):
+    exported = sqp_tflite.export(demo.model, data=demo.data)
+    assert exported.model_bytes == demo.tflite.read_bytes()
+    labels = np.load(demo.data)["y"]
+    assert exported.report.agreement[0].samples == len(labels)
