@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-import keras  # noqa: E402
-import mpmath  # noqa: E402
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import keras
+import mpmath
+import numpy as np
+import tensorflow as tf
 
 STOCK_SQUAREPLUS = keras.activations.squareplus
 

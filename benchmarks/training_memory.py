@@ -1,8 +1,9 @@
 """Measures the peak memory of training a deep MLP with squareplus against the same net with ReLU.
 
-Each net trains in a process of its own; the peak is that of the process (VmHWM) less what it held before the first step.
+Each net trains in a process of its own; the peak is that of the process (VmHWM) less what it held
+before the first step.
 
-    python benchmarks/training_memory.py [--depth 40] [--width 1024] [--batch 4096] [--json FILE]
+    python benchmarks/training_memory.py [--depth 40] [--width 256] [--batch 16384] [--json FILE]
 """
 
 import argparse

@@ -164,7 +164,7 @@ def _scaled_slope(_: str, dy: Any, y: Any, c: Any) -> Any:
     return dy * formulas.slope(tf, y, c, y.dtype.name)
 
 
-_FORMULAS = {"value": _value, "slope_times": _scaled_slope}
+_FORMULAS: dict[str, Callable[..., Any]] = {"value": _value, "slope_times": _scaled_slope}
 
 
 def _sum_to(value: Any, like: Any) -> Any:

@@ -146,12 +146,13 @@ class Squareplus(keras.layers.Layer):
                         f"being 0. Received: axis {axis} for input shape {input_shape}."
                     )
                 shape[axis - 1 if axis > 0 else axis] = 1
-        if None in shape:
+        sizes = tuple(size for size in shape if size is not None)
+        if len(sizes) < len(shape):
             raise ValueError(
                 f"Each axis of `{self.name}` (Squareplus) that has values of b of its own needs a known size. "
                 f"Received: input shape {input_shape}. Share the others, e.g. shared_axes=[1]."
             )
-        return tuple(shape)
+        return sizes
 
     def _constrain(self, w: Any) -> Any:
         return KeepPositive()(w if self.b_constraint is None else self.b_constraint(w))

@@ -37,7 +37,8 @@ data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
 options = tf.data.Options()
 options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
 losses = model.fit(data.with_options(options), epochs=5, verbose=0, shuffle=False).history["loss"]
-print("RESULT", json.dumps([losses, model.layers[1].b.numpy().tolist(), strategy.num_replicas_in_sync if strategy else 1]))
+replicas = strategy.num_replicas_in_sync if strategy else 1
+print("RESULT", json.dumps([losses, model.layers[1].b.numpy().tolist(), replicas]))
 """
 
 

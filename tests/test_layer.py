@@ -23,7 +23,9 @@ def test_floor_is_the_smallest_output_of_a_positive_head():
 
 def test_fixed_b_is_no_weight():
     stock = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(1)])
-    ours = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, activation=Squareplus(b=2.0)), keras.layers.Dense(1)])
+    ours = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(4, activation=Squareplus(b=2.0)), keras.layers.Dense(1)]
+    )
     assert len(ours.weights) == len(stock.weights)
     ours.set_weights(stock.get_weights())
 
@@ -203,7 +205,9 @@ def test_refuses_sparse_and_ragged():
 
 def test_gated_recurrent_layers_train():
     x = np.random.default_rng(0).normal(size=(8, 6, 2)).astype(np.float32)
-    model = keras.Sequential([keras.Input((6, 2)), keras.layers.LSTM(4, activation="squareplus"), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((6, 2)), keras.layers.LSTM(4, activation="squareplus"), keras.layers.Dense(1)]
+    )
     model.compile("adam", "mse")
     losses = model.fit(x, x[:, 0, :1], epochs=10, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
