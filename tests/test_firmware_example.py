@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqp_tflite import curves
 from test_emit import self_test
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +40,17 @@ def test_the_example_is_an_integer_network_that_reads_digits(remade):
     # The file may lose a point of accuracy on 360 images to its 8-bit numbers: 3 or 4 images.
     assert row.status == "ok" and row.metric_after >= row.metric_before - 0.01 >= 0.9
     assert "| floating point | none in the model |" in (FOLDER / "README.md").read_text()
+
+
+def test_the_report_draws_the_tables_of_the_file(remade):
+    exported, _ = remade
+    drawn = curves.curves(exported.report, exported.model_bytes)
+    assert {layer for curve in drawn for layer in curve.layers} == {"strokes", "parts"}
+    for curve in drawn:
+        assert curve.title == "squareplus (b=4)"
+        step = float(curve.now.split()[-1])
+        # A table holds the nearest code: half a step, and the step is quoted with two digits.
+        assert 0 < np.abs(curve.error).max() <= 0.5 * step * 1.05
 
 
 def test_its_self_test_passes_on_the_real_interpreter(tmp_path):

@@ -97,7 +97,7 @@ def test_schema_refuses_a_missing_key():
 @pytest.mark.parametrize("kind", ["int8", "float32"])
 def test_report_of_a_real_file_is_valid(kind):
     graph, found = inspection(DATA / f"two_inputs_{kind}.tflite", "tflm", "sqp-inspect")
-    validate(json.loads(render(found, graph, ".json")))
+    validate(json.loads(render(found, graph, b"", ".json")))
     assert found.quantize == kind
     assert len(found.memory.steps) == len(graph.main.ops)
 

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sqp_tflite import schema_file
+from sqp_tflite.read import read
 from sqp_tflite.report import Report
+
+_MOST_TABLES = 6
 
 LOW, HIGH, POINTS = -8.0, 8.0, 321
 """Where activations bend; further out they are straight or flat."""
@@ -40,12 +44,21 @@ class Curve:
         return self.after - self.before
 
 
-def curves(report: Report) -> tuple[Curve, ...]:
-    """Returns one curve per kind of activation: the replaced ones, then the squarepluses in their float32 form.
+def curves(report: Report, content: bytes | None = None) -> tuple[Curve, ...]:
+    """Returns curves of the activations: tables as they stand in the file, else replaced ones and squarepluses.
 
     An activation whose code is not known here (a user's own, a learnt b) has no curve.
+
+    Args:
+        report: What the export found.
+        content: The file; without it a table lowering has no curves.
     """
-    found = [*_replaced(report), *_squarepluses(report)]
+    if report.lowering == "table" and report.quantize in ("int8", "int16x8"):
+        found = _tables(report, content) if content else []
+    elif report.lowering == "integer" and report.quantize in ("int8", "int16x8"):
+        found = _replaced(report)
+    else:
+        found = [*_replaced(report), *_squarepluses(report)]
     return tuple(curve for curve in found if np.isfinite(curve.before).all() and np.isfinite(curve.after).all())
 
 
@@ -80,12 +93,43 @@ def _squarepluses(report: Report) -> list[Curve]:
     return drawn
 
 
+def _tables(report: Report, content: bytes) -> list[Curve]:
+    """The tables of an int8 file over the codes that go in, beside the Keras function; the largest few differences.
+
+    Squareplus's half may stand in the layer before the table: then the table's input is x/2. Which one it is shows in
+    the values, since the wrong one is off by far more than a step.
+    """
+    graph = read(content).main
+    model = schema_file.unpack(content)
+    tensors = model.subgraphs[0].tensors
+    makers = {tensor: op for op in graph.ops for tensor in op.outputs}
+    names = {row.layer: row.activation for row in report.plan}
+    drawn = []
+    for op in (op for op in graph.ops if op.name == "GATHER"):
+        entries, source = schema_file.values(model, tensors[op.inputs[0]]), op.inputs[1]
+        while source in makers and makers[source].name in ("ADD", "CAST"):
+            source = makers[source].inputs[0]
+        codes_in, codes_out = graph.tensors[source].quantization, graph.tensors[op.outputs[0]].quantization
+        layer = report.memory.steps[op.index].layer if op.index < len(report.memory.steps) else ""
+        before = _function(names.get(layer, ""))
+        if entries is None or entries.dtype != np.int8 or not (codes_in and codes_out and before):
+            continue
+        x = (np.arange(-128, 128) - codes_in.zero_points[0]) * codes_in.scales[0]
+        after = (entries.reshape(-1)[:256].astype(np.float64) - codes_out.zero_points[0]) * codes_out.scales[0]
+        x = min((x, 2 * x), key=lambda values: float(np.abs(before(values) - after).max()))
+        words = f"a table of 256 codes, one step is {codes_out.scales[0]:.2g}"
+        drawn.append(Curve(names[layer], words, (layer,), x, before(x), after))
+    return sorted(drawn, key=lambda curve: -float(np.abs(curve.error).max()))[:_MOST_TABLES]
+
+
 def _function(name: str, terms: int | None = None) -> Callable[[np.ndarray], np.ndarray] | None:
     """Returns a function of float64 arrays for an activation's name as reports spell it; None where it isn't known."""
     import keras
 
     import sqp_keras
 
+    if not name:
+        return None
     word = name.split("(")[0].strip()
     parameters = re.findall(r"(\w+)=([\d.e+-]+)", name)
     keywords = {key: float(value) for key, value in parameters if key in ("b", "alpha", "negative_slope")}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -111,24 +112,25 @@ def curve_drawing(curve: Curve) -> str:
     low, high = low - pad, high + pad
     worst = float(np.abs(curve.error).max())
 
-    def x(values: np.ndarray) -> np.ndarray:
+    def x(values: Any) -> Any:
         return (values - curve.x[0]) / (curve.x[-1] - curve.x[0]) * (width - 16) + 8
 
-    def y(values: np.ndarray) -> np.ndarray:
+    def y(values: Any) -> Any:
         return upper - (values - low) / (high - low) * (upper - 12) - 4
 
     zero = upper + gap + lower / 2
     error = zero - curve.error / (worst or 1.0) * (lower / 2 - 4)
-    level = float(y(np.float64(0.0)))
-    middle = float(x(np.float64(0.0)))
-    parts = [f'<path class="axis" d="M{middle:.1f},4V{upper}"/>']
+    level, middle = float(y(0.0)), float(x(0.0))
+    parts = []
+    if curve.x[0] < 0 < curve.x[-1]:
+        parts.append(f'<path class="axis" d="M{middle:.1f},4V{upper}"/>')
+        parts.append(f'<text x="{middle:.1f}" y="{upper + 16}" text-anchor="middle">0</text>')
     parts += [f'<path class="axis" d="M8,{level:.1f}H{width - 8}"/>'] if low < 0 < high else []
     parts += [
         f'<path class="before" d="{_line(x(curve.x), y(curve.before))}"/>',
         f'<path class="after" d="{_line(x(curve.x), y(curve.after))}"/>',
-        f'<text x="8" y="{upper + 16}">{curve.x[0]:g}</text>',
-        f'<text x="{middle:.1f}" y="{upper + 16}" text-anchor="middle">0</text>',
-        f'<text x="{width - 8}" y="{upper + 16}" text-anchor="end">{curve.x[-1]:g}</text>',
+        f'<text x="8" y="{upper + 16}">{curve.x[0]:.3g}</text>',
+        f'<text x="{width - 8}" y="{upper + 16}" text-anchor="end">{curve.x[-1]:.3g}</text>',
         f'<path class="axis" d="M8,{zero:.1f}H{width - 8}"/>',
         f'<path class="error" d="{_line(x(curve.x), error)}"/>',
         f'<text x="8" y="{upper + gap + lower + 12}">difference, at most {worst:.2g}</text>',

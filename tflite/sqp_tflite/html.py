@@ -29,15 +29,16 @@ class Tile:
     about: str
 
 
-def html(report: Report, graph: Graph) -> str:
+def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
     """Returns the page.
 
     Args:
         report: What the export found.
         graph: The file that it is about.
+        content: The same as bytes, for the curves of its tables.
     """
     word, verb = _VERDICTS[report.verdict]
-    drawn = curves(report) if report.plan or report.replacements else ()
+    drawn = curves(report, content) if report.plan or report.replacements else ()
     used = {family(op, report.target) for _, op in graph.all_ops()}
     return template("report.html").render(
         report=report,

@@ -157,7 +157,7 @@ def export(
     tell("emit")
     files = firmware(emit, content, graph, report, inputs, arena=arena, style=style)
     report = dataclasses.replace(report, output=None if output is None else str(output), seconds=_since(began))
-    written = {Path(path): render(report, graph, Path(path).suffix) for path in reports}
+    written = {Path(path): render(report, graph, content, Path(path).suffix) for path in reports}
     if output is not None:
         written |= {Path(output).parent / path: part for path, part in files.items()} | {Path(output): content}
     write_all(written)

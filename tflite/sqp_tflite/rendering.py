@@ -20,16 +20,17 @@ def check_names(paths: Iterable[str | Path]) -> None:
             raise BadInputError(f"--report must name an .html or .json file. Received: `{path}`.")
 
 
-def render(report: Report, graph: Graph, ending: str) -> bytes:
+def render(report: Report, graph: Graph, content: bytes, ending: str) -> bytes:
     """Returns the file's content.
 
     Args:
         report: What the export found.
         graph: The file that it is about.
+        content: The same as bytes.
         ending: One of `ENDINGS`.
     """
     if ending.lower() == ".json":
         return (json.dumps(report.to_dict(), indent=2) + "\n").encode("utf-8")
     from sqp_tflite.html import html
 
-    return html(report, graph).encode("utf-8")
+    return html(report, graph, content).encode("utf-8")
