@@ -80,6 +80,8 @@ class Squareplus(keras.layers.Layer):
         self.b_constraint = constraints.get(b_constraint)
         self.first_b = _checked_number(b, learn_b)
         self.b: Any = self.first_b
+        # Nothing depends on a shape. `fit` under a distribution strategy cannot build what is inside another layer.
+        self.built = learn_b is None
 
     def build(self, input_shape: Any) -> None:
         """Creates the weight `b` if it is learnt."""
