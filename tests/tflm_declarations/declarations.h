@@ -56,6 +56,7 @@ enum BuiltinOperator : int32_t {
   BuiltinOperator_MEAN = 40,
   BuiltinOperator_CAST = 53,
   BuiltinOperator_SQRT = 75,
+  BuiltinOperator_RSQRT = 76,
   BuiltinOperator_QUANTIZE = 114
 };
 
@@ -145,6 +146,7 @@ class MicroInterpreter {
   TFLM_OP(AddMul, MUL, ParseMul)                                      \
   TFLM_OP(AddQuantize, QUANTIZE, ParseQuantize)                       \
   TFLM_OP(AddReshape, RESHAPE, ParseReshape)                          \
+  TFLM_OP(AddRsqrt, RSQRT, ParseRsqrt)                                \
   TFLM_OP(AddSqrt, SQRT, ParseSqrt)
 TFLM_OPS
 #undef TFLM_OP
