@@ -1,7 +1,8 @@
 """Fits the sums of square roots in sqp_keras/coefficients.json, smallest largest error first.
 
-    python benchmarks/fit_algebraic.py            improve the stored sums from where they are, print the table
-    python benchmarks/fit_algebraic.py --search   look for better ones from random starts (minutes)
+    python benchmarks/fit_algebraic.py               improve the stored sums from where they are, print the table
+    python benchmarks/fit_algebraic.py --search 12   look for better ones from 12 random starts each (minutes)
+    python benchmarks/fit_algebraic.py --docs        write the table in docs/algebraic.md
 
 A stored sum is only replaced by one that is better by more than one part in a hundred, so that a second run changes
 nothing. Needs scipy. Method: least squares in the nonlinear parameters (the weights follow from a linear problem with
@@ -22,6 +23,8 @@ from scipy.optimize import least_squares, linprog
 from scipy.special import erf, expit
 
 FILE = Path(__file__).resolve().parent.parent / "sqp_keras" / "coefficients.json"
+PAGE = FILE.parent.parent / "docs" / "algebraic.md"
+BEGIN, END = "<!-- sums -->", "<!-- /sums -->"
 Array = npt.NDArray[np.float64]
 
 LARGEST_WEIGHT = {"even": 2.5, "odd": 2.5, "line": 2.5, "halves": 2.5, "bend": 8.0}
@@ -381,12 +384,39 @@ def write(sums: list[dict[str, Any]]) -> None:
     FILE.write_text(f'{{\n "about": {json.dumps(about)},\n "sums": [\n{lines}\n ]\n}}\n', encoding="utf-8")
 
 
+def table() -> str:
+    """Returns the page's table of all sums of the package, with the ops that TensorFlow traces."""
+    import tensorflow as tf
+
+    from sqp_keras import coefficients
+    from sqp_keras.algebraic import evaluate
+
+    lines = ["| activation | roots | value within | slope within | ops | which |", "|---|---:|---:|---:|---:|---|"]
+    for of in coefficients.names():
+        for terms in coefficients.term_counts(of):
+            made = coefficients.find(of, terms, 1.0, 0.0 if of == "exponential" else None)
+            traced = tf.function(lambda x, made=made: evaluate(x, made)).get_concrete_function(tf.TensorSpec((1, 4)))
+            types = [op.type for op in traced.graph.get_operations()]
+            used = [_OPS[kind] for kind in types if kind in _OPS]
+            errors = f"{made.value_error:.3g} | {made.slope_error:.3g}"
+            lines.append(f"| {of} | {terms} | {errors} | {len(used)} | {' '.join(sorted(set(used)))} |")
+    return "\n".join(lines)
+
+
+_OPS = {kind: kind.removesuffix("V2").upper() for kind in ("AddV2", "Mul", "Sqrt", "Relu", "Minimum", "Maximum", "Sub")}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--search", type=int, default=0, metavar="STARTS", help="random starts per sum (default: 0)")
     parser.add_argument("--only", default="", metavar="NAME", help="fit this activation only")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--docs", action="store_true", help="only write the table in docs/algebraic.md")
     arguments = parser.parse_args()
+    if arguments.docs:
+        before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+        return 0
     stored = {(item["of"], item["terms"]): item for item in read()}
     for spec in SPECS:
         key = spec.of, spec.terms

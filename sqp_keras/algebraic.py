@@ -6,14 +6,22 @@ from typing import Any
 import keras
 from keras import ops
 
-from sqp_keras import coefficients, forms
-from sqp_keras.coefficients import Part, Sum
+from sqp_keras import forms
+from sqp_keras.coefficients import PASSED, Part, Sum, find
 from sqp_keras.sites import canonical
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
 
 
-def algebraic(x: Any, of: str, terms: int | None = None, *, alpha: float = 1.0, upper: float | None = None) -> Any:
+def algebraic(
+    x: Any,
+    of: str,
+    terms: int | None = None,
+    *,
+    alpha: float = 1.0,
+    upper: float | None = None,
+    coefficients: Sum | None = None,
+) -> Any:
     """Returns an activation as a short sum of square roots, in the dtype of `x`.
 
     y = a0 + a1*x + sum_i w_i*sqrt((x - c_i)**2 + b_i)
@@ -30,6 +38,7 @@ def algebraic(x: Any, of: str, terms: int | None = None, *, alpha: float = 1.0, 
         terms: Number of square roots; None for the fewest within 1e-3 of the activation.
         alpha: Of elu and celu.
         upper: Of exponential: its largest input; above it the value stays at exp(upper).
+        coefficients: The sum itself, where it isn't the one of this release.
 
     Raises:
         ValueError: There's no such sum.
@@ -42,12 +51,13 @@ def algebraic(x: Any, of: str, terms: int | None = None, *, alpha: float = 1.0, 
     if isinstance(x, keras.KerasTensor):
         from sqp_keras.algebraic_layer import Algebraic
 
-        return Algebraic(name, terms, alpha=alpha, upper=upper)(x)
+        held = None if coefficients is None else coefficients.config()
+        return Algebraic(name, terms, alpha=alpha, upper=upper, coefficients=held)(x)
     if name == "softmax":
         return softmax(x, axis=-1)
-    if name in coefficients.PASSED:
+    if name in PASSED:
         return keras.activations.get(name)(ops.convert_to_tensor(x))
-    return apply(x, name, terms, coefficients.find(name, terms, float(alpha), upper))
+    return apply(x, name, terms, coefficients or find(name, terms, float(alpha), upper))
 
 
 def apply(x: Any, of: str, terms: int | None, made: Sum) -> Any:
@@ -102,7 +112,7 @@ def _normalised(x: Any, axis: int | tuple[int, ...]) -> Any:
             " Give the model's input a fixed size."
         )
     quarter = (x - ops.max(x, axis=axes, keepdims=True)) * 0.25
-    root = evaluate(quarter, coefficients.find("exponential", None, 1.0, 0.0))
+    root = evaluate(quarter, find("exponential", None, 1.0, 0.0))
     # A power instead of the root itself: never negative, and the many small values of a long row stay small.
     square = root * root
     power = square * square

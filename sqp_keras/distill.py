@@ -13,6 +13,8 @@ from sqp_keras.rebuild import copied_activation, rebuild
 from sqp_keras.sites import Site, sites
 
 _MEASURED_ROWS = 1024
+_SMALLEST = 1e-6
+"""Smaller probabilities are all the same to the training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def distill(
     """Returns a copy of `student`, fine-tuned to return what `teacher` returns, and a report; both stay as they were.
 
     First each layer whose activation differs learns to return what it returned in the teacher, all together; then
-    the whole model learns the teacher's outputs: cross-entropy where those are probabilities, else squared error.
+    the whole model learns the teacher's outputs by squared error, of the logarithms where those are probabilities.
     No labels are needed. Dropout and batch normalisation run as in prediction. One tenth of the rows is held out, and
     the weights with the least loss on it are kept.
 
@@ -135,10 +137,10 @@ class _Towards(keras.Model):
         for kind, goal, made in zip(self.losses_used, goals, keras.tree.flatten(y_pred), strict=True):
             goal, made = ops.cast(ops.stop_gradient(goal), "float32"), ops.cast(made, "float32")
             if kind == "probabilities":
-                total += ops.mean(keras.losses.categorical_crossentropy(goal, ops.clip(made, 1e-7, 1.0)))
-            else:
-                spread = ops.mean(ops.square(goal - ops.mean(goal, axis=0))) + 1e-6
-                total += ops.mean(ops.square(made - goal)) / spread
+                # Of a sure teacher only the logarithms still tell the classes apart.
+                goal, made = (ops.log(ops.clip(one, _SMALLEST, 1.0)) for one in (goal, made))
+            spread = ops.mean(ops.square(goal - ops.mean(goal, axis=0))) + 1e-6
+            total += ops.mean(ops.square(made - goal)) / spread
         return total
 
 

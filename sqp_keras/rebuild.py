@@ -1,5 +1,6 @@
 """Copies a model with some of its activations exchanged; the model that is copied is only read."""
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -22,7 +23,7 @@ def rebuild(model: keras.Model, substitutes: Substitutes, custom_objects: Mappin
     """Returns a copy of the model with the same names and weights, in which the substitutes are exchanged.
 
     Layers used twice stay shared, nested models stay nested, and the copy has never been traced, so that an exchanged
-    attribute is what runs.
+    attribute is what runs. It isn't compiled.
 
     Args:
         model: A built Keras model.
@@ -65,13 +66,24 @@ def copied_activation(owner: Any) -> Any:
 
 def _copy(model: keras.Model, substitutes: Substitutes, cache: dict[int, Any]) -> Any:
     if isinstance(model, keras.Sequential) or _is_functional(model):
-        return keras.models.clone_model(model, clone_function=lambda layer: _copy_layer(layer, substitutes, cache))
+        with _not_compiled(model):
+            return keras.models.clone_model(model, clone_function=lambda layer: _copy_layer(layer, substitutes, cache))
     new = _from_config(model)
     if not new.built and getattr(model, "_build_shapes_dict", None):
         new.build_from_config(model.get_build_config())
     if not new.built or len(new.weights) != len(model.weights):
         _build_like(new, model)
     return new
+
+
+@contextlib.contextmanager
+def _not_compiled(model: Any) -> Iterator[None]:
+    """A clone is compiled like its model, which fails for a loss of the user's own; the copy is left uncompiled."""
+    compiled, model.compiled = model.compiled, False
+    try:
+        yield
+    finally:
+        model.compiled = compiled
 
 
 def _copy_layer(layer: Any, substitutes: Substitutes, cache: dict[int, Any]) -> Any:

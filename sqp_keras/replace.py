@@ -95,6 +95,8 @@ def replace_activations(
 ) -> tuple[Any, ReplacementReport]:
     """Returns a new model with the same weights and other activations, and a report; `model` stays as it was.
 
+    The new model isn't compiled.
+
     Args:
         model: A built Keras model: Sequential, functional, nested, shared layers, recurrent layers, wrappers, and
             subclassed models and layers that can be made from their configuration.

@@ -218,7 +218,12 @@ def test_export_forms_are_asked_with_the_numbers():
 
     with forms.use(form):
         sqp_keras.Algebraic("silu", 3)(np.zeros((1, 2), "float32"))
-    assert asked == [("algebraic", {"of": "silu", "terms": 3, "coefficients": coefficients.find("silu", 3)})]
+    (name, parameters), *more = asked
+    assert (name, more) == ("algebraic", [])
+    assert parameters == {"of": "silu", "terms": 3, "coefficients": coefficients.find("silu", 3)}
+    # What a form is asked with is what the function takes.
+    x = np.linspace(-3, 3, 7, dtype="float32")
+    np.testing.assert_array_equal(sqp_keras.algebraic(x, **parameters), sqp_keras.algebraic(x, "silu", 3))
 
 
 @pytest.mark.parametrize(
@@ -326,5 +331,5 @@ def test_fitting_improves_a_worse_sum(script):
 def test_the_documentation_lists_every_sum_with_its_bounds():
     text = (ROOT / "docs" / "algebraic.md").read_text(encoding="utf-8")
     for item in json.loads((ROOT / "sqp_keras" / "coefficients.json").read_text(encoding="utf-8"))["sums"]:
-        row = rf"\| {item['of']} \| {item['terms']} \| {item['value_error']:.2g} \| {item['slope_error']:.2g} \|"
+        row = rf"\| {item['of']} \| {item['terms']} \| {item['value_error']:.3g} \| {item['slope_error']:.3g} \|"
         assert re.search(row, text), f"docs/algebraic.md lacks {item['of']} with {item['terms']} roots"

@@ -355,6 +355,17 @@ def test_code_of_the_users_own_is_carried_over_as_it_is():
     np.testing.assert_array_equal(rebuild(model, {})(x), model(x))
 
 
+def test_a_model_compiled_with_a_loss_of_ones_own_is_copied_and_stays_compiled():
+    def own_loss(y, made):
+        return keras.ops.mean(keras.ops.abs(y - made), axis=-1)
+
+    for model in (sequential(layers.Dense(2, "tanh")), functional(layers.Dense(2, "tanh"))):
+        model.compile("sgd", own_loss)
+        new, _ = sqp_keras.replace_activations(model)
+        assert model.compiled
+        assert not new.compiled
+
+
 def test_observing_leaves_the_model_alone_and_keeps_the_extremes():
     model = sequential(layers.Dense(4, "tanh", kernel_initializer="identity"), shape=(4,))
     x = RANDOM.normal(size=(300, 4)).astype("float32")
