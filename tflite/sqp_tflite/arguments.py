@@ -24,8 +24,10 @@ _EXPORT = """examples:
       an int8 file; the ranges come from the data
   sqp-export model.keras --quantize int8 --lowering table --data train.npz
       the same with a table for each activation, whichever it is: no float, no exp
-  sqp-export model.keras --dry-run
-      prints what each activation becomes, and stops
+  sqp-export model.keras --replace accurate --head logits
+      exchanges softplus, ELU, SiLU, GELU, sigmoid, tanh ... for sums of square roots, drops a final softmax
+  sqp-export model.keras --replace silu=accurate,dense_2=fast --dry-run
+      prints what each activation becomes and what it costs, and stops
   sqp-export model.keras --emit c,resolver,golden,project --report report.html
       also writes what a firmware engineer needs, and a page that explains the file
   sqp-export model.keras --ram 64k --flash 256k
@@ -86,6 +88,7 @@ def export_parser() -> argparse.ArgumentParser:
     _target(parser)
     _numbers(parser)
     _data(parser)
+    _activations(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     firmware = parser.add_argument_group("firmware")
     firmware.add_argument(
@@ -214,6 +217,19 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         default="algebraic",
         help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
         "(int8; any activation), integer in int16 without float (default: algebraic)",
+    )
+
+
+def _activations(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("activations")
+    group.add_argument(
+        "--replace",
+        metavar="RULE",
+        help="exchange the activations that need exp or log: accurate (close enough to need no retraining), fast (one "
+        "square root each), or a list such as silu=accurate,tanh=fast by activation or layer",
+    )
+    group.add_argument(
+        "--head", choices=("keep", "logits"), default="keep", help="logits drops a final softmax or sigmoid"
     )
 
 

@@ -132,6 +132,8 @@ def _export(call: _Call) -> int:
             data=options.data,
             names=names,
             trust_code=options.trust_code,
+            replace=_rule(options.replace),
+            head=options.head,
             dry_run=options.dry_run,
             emit=options.emit,
             c_style=style,
@@ -207,6 +209,24 @@ def _progress(call: _Call) -> contextlib.AbstractContextManager[Callable[[str], 
     from sqp_tflite.progress import progress
 
     return progress(call.err, shown=not (call.options.quiet or call.options.debug))
+
+
+def _rule(text: str | None) -> str | dict[str, str] | None:
+    """Reads --replace: one rule for all, or ACT=RULE pairs."""
+    if text is None or "=" not in text:
+        if text in (None, "accurate", "fast"):
+            return text
+        raise BadInputError(f"--replace must be accurate, fast or ACT=RULE,... Received: {text!r}.")
+    rules = {}
+    for pair in text.split(","):
+        name, equals, rule = pair.strip().partition("=")
+        if not (name and equals and rule):
+            raise BadInputError(
+                f"--replace must be accurate, fast or ACT=RULE,... Received: {text!r}. "
+                "For example --replace silu=accurate,tanh=fast."
+            )
+        rules[name] = rule
+    return rules
 
 
 def _names(pairs: Sequence[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -25,6 +26,19 @@ TOLERANCES = MappingProxyType(
 bear: the report shows accuracy, argmax agreement and the error of each layer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The outputs of the model as the user gave it.
+
+    Attributes:
+        values: One array per output.
+        threshold: Above which value the file's first output says yes if it is one unit.
+    """
+
+    values: tuple[np.ndarray, ...]
+    threshold: float = 0.5
+
+
 def type_of(graph: Graph) -> str:
     """Returns the type of numbers of a file, in the words of `--quantize`."""
     dtypes = {op.dtype for _, op in graph.all_ops()}
@@ -40,7 +54,12 @@ def type_of(graph: Graph) -> str:
 
 
 def compare(
-    content: bytes, samples: Samples, reference: tuple[np.ndarray, ...], *, tolerance: float | None = None
+    content: bytes,
+    samples: Samples,
+    reference: tuple[np.ndarray, ...],
+    *,
+    tolerance: float | None = None,
+    original: Original | None = None,
 ) -> tuple[Agreement, ...]:
     """Returns one `Agreement` per runtime, the missing ones as "not checked".
 
@@ -50,15 +69,22 @@ def compare(
         reference: Keras's outputs for them, one array per output, shape (samples, ...).
         tolerance: Largest error over the range of Keras's outputs that still is "ok"; None for that of the file's
             type of numbers.
+        original: The outputs of the model as it was given, where activations were exchanged since.
     """
+    original = original or Original(reference)
     if tolerance is None:
         tolerance = TOLERANCES[type_of(read(content))]
     with ThreadPoolExecutor(len(TARGETS)) as pool:
-        return tuple(pool.map(lambda runtime: _one(runtime, content, samples, reference, tolerance), TARGETS))
+        return tuple(pool.map(lambda runtime: _one(runtime, content, samples, reference, tolerance, original), TARGETS))
 
 
 def _one(
-    runtime: str, content: bytes, samples: Samples, reference: tuple[np.ndarray, ...], tolerance: float
+    runtime: str,
+    content: bytes,
+    samples: Samples,
+    reference: tuple[np.ndarray, ...],
+    tolerance: float,
+    original: Original,
 ) -> Agreement:
     if not runtimes.installed(runtime):
         return Agreement(runtime, "not checked", f"not installed: {runtimes.INSTALL[runtime]}")
@@ -66,7 +92,7 @@ def _one(
         outputs = runtimes.run(runtime, content, samples.inputs)
     except runtimes.RuntimeFailedError as error:
         return Agreement(runtime, "failed", str(error))
-    return agreement(runtime, outputs, reference, samples.labels, tolerance)
+    return agreement(runtime, outputs, reference, samples.labels, tolerance, original)
 
 
 def agreement(
@@ -75,6 +101,7 @@ def agreement(
     reference: tuple[np.ndarray, ...],
     labels: np.ndarray | None,
     tolerance: float,
+    original: Original | None = None,
 ) -> Agreement:
     """Returns how outputs compare with the reference; the worst output decides.
 
@@ -84,7 +111,9 @@ def agreement(
         reference: Keras's outputs.
         labels: Of the first output, or None.
         tolerance: Largest error over the output's range.
+        original: What argmax and metric are compared with; the reference by default.
     """
+    original = original or Original(reference)
     errors, shares, steps = [], [], []
     broken = ""
     for place, (ours, theirs) in enumerate(zip(outputs.values, reference, strict=True)):
@@ -111,18 +140,19 @@ def agreement(
         max_abs_error=max(errors),
         error_of_range=max(shares),
         max_steps=max(steps) if steps else None,
-        argmax_agreement=_argmax_agreement(outputs.values[0], reference[0]),
-        metric_before=None if labels is None else metric(reference[0], labels),
-        metric_after=None if labels is None else metric(outputs.values[0], labels),
+        argmax_agreement=_argmax_agreement(outputs.values[0], original.values[0]),
+        metric_before=None if labels is None else metric(original.values[0], labels),
+        metric_after=None if labels is None else metric(outputs.values[0], labels, original.threshold),
     )
 
 
-def metric(outputs: np.ndarray, labels: np.ndarray) -> float:
+def metric(outputs: np.ndarray, labels: np.ndarray, threshold: float = 0.5) -> float:
     """Returns the accuracy of a classifier's outputs, the mean absolute error of a regression's.
 
     Args:
-        outputs: Shape (samples, classes), or (samples, 1) for two classes (above 1/2 is class 1) or a regression.
+        outputs: Shape (samples, classes), or (samples, 1) for two classes or a regression.
         labels: Class numbers, shape (samples,) or (samples, 1), one-hot rows, or real targets.
+        threshold: Above which a single output means class 1.
     """
     labels = np.asarray(labels)
     flat = outputs.reshape(len(outputs), -1)
@@ -131,7 +161,7 @@ def metric(outputs: np.ndarray, labels: np.ndarray) -> float:
     if flat.shape[1] > 1 and labels.shape == outputs.shape and set(np.unique(labels)) <= {0, 1}:
         return float(np.mean(flat.argmax(axis=1) == labels.reshape(len(labels), -1).argmax(axis=1)))
     if set(np.unique(labels)) <= {0, 1}:
-        return float(np.mean((flat.reshape(labels.shape) > 0.5) == labels))
+        return float(np.mean((flat.reshape(labels.shape) > threshold) == labels))
     return float(np.mean(np.abs(outputs.reshape(labels.shape) - labels)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,12 @@ def load(
             "Pass a keras.Model, or the path of a .keras or .h5 file."
         )
     return _described(model, model.name, dict(shapes or {}))
+
+
+def reload(loaded: Loaded, model: Any) -> Loaded:
+    """Returns the description of a changed copy of a loaded model, whose inputs are the same."""
+    paths = tuple(path for path, _ in sqp_keras.sites.paths(model))
+    return dataclasses.replace(loaded, model=model, call=_caller(model, loaded.inputs), layers=paths)
 
 
 def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> Loaded:

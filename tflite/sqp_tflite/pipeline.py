@@ -16,10 +16,11 @@ from sqp_tflite.audit import audit, op_rows, tensor_rows
 from sqp_tflite.calibration import require
 from sqp_tflite.child import lent, may_fork
 from sqp_tflite.combinations import INTEGER_IO, Combination, refuse
-from sqp_tflite.compare import compare
+from sqp_tflite.compare import Original, compare
 from sqp_tflite.convert import IMPORTS, convert
 from sqp_tflite.emit import CStyle
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityError, RefusedError
+from sqp_tflite.exchange import HEADS, Exchanged, exchange, named
 from sqp_tflite.extremes import DATA, extremes
 from sqp_tflite.firmware import check_kinds, firmware
 from sqp_tflite.graph import Graph
@@ -65,6 +66,8 @@ def export(
     data: str | Path | Mapping[str, Any] | np.ndarray | None = None,
     names: Mapping[str, str] | None = None,
     trust_code: bool = False,
+    replace: str | Mapping[str, Any] | None = None,
+    head: str = "keep",
     dry_run: bool = False,
     emit: Sequence[str] = (),
     c_style: CStyle | None = None,
@@ -87,6 +90,9 @@ def export(
             under y. Seeded inputs without it; an integer model needs it.
         names: What an unknown activation name in the file stands for: {"my_softplus": "softplus"}.
         trust_code: Whether code in the file may run.
+        replace: Exchanges the activations that need exp or log: "accurate", "fast", or a mapping from activations or
+            layers to these (`sqp_keras.replace_activations` has the details); "fast" fits on `data`.
+        head: "logits" drops a final softmax or sigmoid, "keep" leaves it.
         dry_run: Whether to stop after the plan.
         emit: Firmware artefacts, some of `emit.KINDS`; written beside `output`.
         c_style: Names and places of their C symbols; by default named after `output`.
@@ -106,6 +112,8 @@ def export(
     tell = progress or (lambda step: None)
     wanted = Combination(quantize, lowering, target)
     _check_call(model, output, target)
+    if head not in HEADS:
+        raise BadInputError(f"`head` must be one of {', '.join(HEADS)}. Received: {head!r}.")
     _check_combination(model, wanted, io)
     check_kinds(emit, target)
     check_names(reports)
@@ -115,8 +123,10 @@ def export(
         tell("load")
         loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
         inputs = samples(data, loaded.inputs)
+        given, changed = loaded, exchange(loaded, inputs, replace=replace, head=head)
+        loaded = changed.loaded
         planned = plan(loaded, target=target, quantize=quantize, lowering=lowering)
-        report = _planned(planned)
+        report = _planned(planned, changed)
         if dry_run:
             return Export(None, dataclasses.replace(report, seconds=_since(began)))
         _require_runtime(target)
@@ -152,7 +162,7 @@ def export(
     if findings:
         raise _refused(report, findings, began)
     tell("compare")
-    report = _compared(report, content, loaded, inputs, began)
+    report = _compared(report, content, loaded, inputs, began, given=given, threshold=changed.threshold)
     style = c_style or CStyle.named(Path(output).stem if output is not None else "model")
     tell("emit")
     files = firmware(emit, content, graph, report, inputs, arena=arena, style=style)
@@ -270,15 +280,16 @@ def _shapes(data: Any) -> dict[str, tuple[int, ...]]:
     return {}
 
 
-def _planned(planned: Plan) -> Report:
+def _planned(planned: Plan, changed: Exchanged) -> Report:
     return Report(
         verdict="ok",
         source=planned.loaded.source,
         target=planned.target,
         quantize=planned.quantize,
         lowering=planned.lowering,
-        plan=planned.rows,
-        notes=planned.notes,
+        plan=named(changed.replacements, planned.rows),
+        replacements=changed.replacements,
+        notes=planned.notes + changed.notes,
         versions=versions(),
     )
 
@@ -301,8 +312,12 @@ def _refused(report: Report, findings: tuple[Finding, ...], began: float) -> Ref
     return RefusedError(f"{report.source} cannot ship to {NAMES[report.target]}, {count}:{listed}", findings, refused)
 
 
-def _compared(report: Report, content: bytes, loaded: Loaded, inputs: Samples, began: float) -> Report:
-    found = compare(content, inputs, reference(loaded, inputs))
+def _compared(
+    report: Report, content: bytes, loaded: Loaded, inputs: Samples, began: float, *, given: Loaded, threshold: float
+) -> Report:
+    expected = reference(loaded, inputs)
+    original = Original(expected if given is loaded else reference(given, inputs), threshold)
+    found = compare(content, inputs, expected, original=original)
     report = dataclasses.replace(report, agreement=found, seconds=_since(began))
     bad = [row for row in found if row.status in ("differs", "failed") and row.runtime == report.target]
     bad += [row for row in found if row.status == "differs" and row.runtime != report.target]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import tensorflow as tf
+
 import sqp_keras.sites
 from sqp_keras.sites import Site
 from sqp_tflite.combinations import INTEGER_IO
@@ -42,6 +44,22 @@ FLOAT_OPS = MappingProxyType(
     }
 )
 """What TensorFlow's converter writes for each of Keras's activations in a float model."""
+
+
+_TENSORFLOW_OPS = MappingProxyType(
+    {
+        "Mul": "MUL",
+        "AddV2": "ADD",
+        "Sub": "SUB",
+        "Sqrt": "SQRT",
+        "Rsqrt": "RSQRT",
+        "Relu": "RELU",
+        "Minimum": "MINIMUM",
+        "Maximum": "MAXIMUM",
+        "Max": "REDUCE_MAX",
+        "Mean": "MEAN",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +115,23 @@ def _row(site: Site, target: str) -> PlanRow | None:
         written = ("RELU",) if b == "0" else SQUAREPLUS_OPS
         ops: tuple[str, ...] = (*written, "ADD") if parameters.get("floor") else written
         return PlanRow(site.label, f"squareplus (b={b})", " ".join(ops), ops)
-    if activation.name == "algebraic":
-        return PlanRow(site.label, f"algebraic {parameters.get('of')}", "ADD MUL SQRT", ("ADD", "MUL", "SQRT"))
+    if activation.name in ("algebraic", "algebraic_softmax"):
+        ops = _traced_ops(site)
+        listed = " ".join(f"{ops.count(op)} {op}" for op in dict.fromkeys(sorted(ops)))
+        return PlanRow(site.label, f"algebraic {parameters.get('of', 'softmax')}", listed, ops)
     if activation.name == sqp_keras.sites.UNKNOWN:
         return PlanRow(site.label, activation.spelled, "as its code says", ())
     ops = FLOAT_OPS.get(activation.name, ())
     refused = [op for op in dict.fromkeys(ops) if broken_rule(op, "float32", target)]
     becomes = f"refused: {', '.join(refused)}" if refused else " ".join(ops) or "as its code says"
     return PlanRow(site.label, activation.name, becomes, ops)
+
+
+def _traced_ops(site: Site) -> tuple[str, ...]:
+    """The operators of an activation made of roots, counted where they are written: in its own trace."""
+    activation = getattr(site.owner, site.attribute) if site.attribute else site.owner
+    traced = tf.function(activation, autograph=False).get_concrete_function(tf.TensorSpec((1, 8)))
+    return tuple(_TENSORFLOW_OPS[op.type] for op in traced.graph.get_operations() if op.type in _TENSORFLOW_OPS)
 
 
 def _shapes(loaded: Loaded) -> str:

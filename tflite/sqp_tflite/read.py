@@ -123,10 +123,8 @@ def _op(index: int, op: Any, codes: tuple[tuple[str, int], ...], tensors: tuple[
     given = [tensors[i] for i in inputs if i >= 0]
     computed = [tensor for tensor in given if not tensor.constant]
     weights = [tensor for tensor in given if tensor.constant and len(tensor.shape) > 1]
-    if name in _DTYPE_BY_OUTPUT or not given:
-        deciding = [tensors[i] for i in outputs]
-    else:
-        deciding = computed or given
+    by_output = name in _DTYPE_BY_OUTPUT or not given
+    deciding = [tensors[i] for i in outputs] if by_output else computed or given
     activation = fused.get(getattr(op.builtinOptions, "fusedActivationFunction", 0), "NONE")
     return Op(
         index=index,

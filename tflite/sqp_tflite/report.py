@@ -50,8 +50,8 @@ class Replacement:
     layer: str
     was: str
     now: str
-    terms: int
-    max_change: float
+    terms: int | None
+    max_change: float | None
 
 
 @dataclass(frozen=True, slots=True)

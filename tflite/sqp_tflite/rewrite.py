@@ -19,6 +19,7 @@ import tensorflow as tf
 import sqp_keras
 import sqp_keras.sites
 from sqp_keras import forms
+from sqp_keras.algebraic import evaluate
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.islands import in_scope
 from sqp_tflite.layers import FORM_SCOPE, LayerNames, scope_name
@@ -110,9 +111,8 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
     with tf.name_scope(FORM_SCOPE):
         if name == "squareplus":
             return squareplus_form(x, parameters["b"])
-        # The other functions are written in ADD, MUL and SQRT to begin with.
-        with forms.use(None):
-            return getattr(sqp_keras, name)(x, **parameters)
+        # The sums are written in ADD, MUL and SQRT to begin with.
+        return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
 
 
 @contextlib.contextmanager
