@@ -20,6 +20,9 @@ HANDFUL = 0.01
 WIDENED_BY = 2.0
 """How much wider a handful of samples must make a range to be named: one bit of the type is lost to them."""
 
+LARGEST = 1e30
+"""Above this products leave float32, where LiteRT's kernels hold them at its largest number instead of inf."""
+
 SMALLEST_RANGE = 1e-6
 """Ranges below this are widened to it: 1/255 of it is about the smallest scale whose products with weights' scales
 stay normal float32 numbers and whose ratios the kernels' fixed-point multipliers can hold."""
@@ -96,13 +99,13 @@ def check(calibration: Calibration, layers: LayerNames) -> None:
     Raises:
         BadInputError: A tensor overflowed or is NaN on the data; the first such row is named.
     """
-    wrong = ~(np.isfinite(calibration.low) & np.isfinite(calibration.high))
+    wrong = ~((np.abs(calibration.low) < LARGEST) & (np.abs(calibration.high) < LARGEST))
     if not wrong.any():
         return
     column = int(np.argmax(wrong.any(axis=0)))
     row = int(np.argmax(wrong[:, column]))
     raise BadInputError(
-        f"The float model must give finite numbers on the data. Received: inf or NaN in "
+        f"The float model must give finite numbers below {LARGEST:g} on the data. Received: larger ones, inf or NaN in "
         f"`{layers.of(calibration.names[column])}` for row {row} ({int(wrong.any(axis=1).sum())} rows in all). "
         "Check the weights, and the inputs' scaling."
     )
@@ -125,22 +128,30 @@ def notes(calibration: Calibration, layers: LayerNames) -> tuple[str, ...]:
 
 def _outlier_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
     count = len(calibration.low)
-    handful = max(1, math.floor(count * HANDFUL))
+    for handful in range(1, max(1, math.floor(count * HANDFUL)) + 1):
+        ratio, width, without = _widened(calibration, handful)
+        if not ratio.size or ratio.max() < WIDENED_BY:
+            continue
+        column = int(np.argmax(ratio))
+        extremes = np.maximum(calibration.high[:, column], -calibration.low[:, column])
+        rows = sorted(int(row) for row in np.argsort(extremes)[-handful:])
+        affected = len({layers.of(calibration.names[i]) for i in np.flatnonzero(ratio >= WIDENED_BY)})
+        return [
+            f"{_rows(rows)} of {count} set{'s' if handful == 1 else ''} the range of {affected} layer(s): "
+            f"`{layers.of(calibration.names[column])}` spans {width[column]:.3g} with and {without[column]:.3g} "
+            f"without, so that ordinary inputs use 1/{ratio[column]:.0f} of the codes. Check these rows, or leave "
+            "them out."
+        ]
+    return []
+
+
+def _widened(calibration: Calibration, handful: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (width / width without the `handful` most extreme samples, the one, the other) of every tensor."""
     width = calibration.high.max(axis=0) - calibration.low.min(axis=0)
     without = np.sort(calibration.high, axis=0)[-1 - handful] - np.sort(calibration.low, axis=0)[handful]
     ratio = width / np.maximum(without, np.finfo(np.float32).tiny)
     ratio[(width < SMALLEST_RANGE) | (without <= 0)] = 0.0
-    if not ratio.size or ratio.max() < WIDENED_BY:
-        return []
-    column = int(np.argmax(ratio))
-    extremes = np.maximum(calibration.high[:, column], -calibration.low[:, column])
-    rows = sorted(int(row) for row in np.argsort(extremes)[-handful:])
-    affected = len({layers.of(calibration.names[i]) for i in np.flatnonzero(ratio >= WIDENED_BY)})
-    return [
-        f"{_rows(rows)} of {count} set{'s' if handful == 1 else ''} the range of {affected} layer(s): "
-        f"`{layers.of(calibration.names[column])}` spans {width[column]:.3g} with and {without[column]:.3g} without, "
-        f"so that ordinary inputs use 1/{ratio[column]:.0f} of the codes. Check these rows, or leave them out."
-    ]
+    return ratio, width, without
 
 
 def _rows(rows: list[int]) -> str:
@@ -156,7 +167,7 @@ def _constant_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
     found = []
     for mask, what in (
         (flat & ~tiny, "give the same number for every input"),
-        (tiny, f"stay below {SMALLEST_RANGE:g} on the data and are given that range"),
+        (tiny, f"stay below {SMALLEST_RANGE:g} on the data, which int8 cannot tell from 0"),
     ):
         names = list(dict.fromkeys(layers.of(calibration.names[i]) for i in np.flatnonzero(mask)))
         if names:

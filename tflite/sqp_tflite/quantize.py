@@ -183,7 +183,9 @@ def _statistics(model: Any, ranges: dict[str, tuple[float, float]]) -> dict[str,
             clipped[root] = 0.0, min(ranges[root][1], ROOT_SPAN / float(np.sqrt(ranges[v][1])))
     statistics = {}
     for name, (low, high) in clipped.items():
-        if max(abs(low), abs(high)) < SMALLEST_RANGE:
+        if low == high == 0:
+            high = 1.0
+        elif max(abs(low), abs(high)) < SMALLEST_RANGE:
             low, high = 0.0, SMALLEST_RANGE
         statistics[name] = {"min": np.array(low), "max": np.array(high)}
     return statistics

@@ -11,7 +11,13 @@ def unpack(content: bytes) -> Any:
     """Returns the schema's `ModelT` of a file."""
     from ai_edge_litert import schema_py_generated as schema
 
-    return schema.ModelT.InitFromPackedBuf(content, 0)
+    model = schema.ModelT.InitFromPackedBuf(content, 0)
+    for buffer in model.buffers:
+        # Large files hold their data behind the flatbuffer; `pack` writes all of it inside.
+        if buffer.offset > 1:
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+        buffer.offset = buffer.size = 0
+    return model
 
 
 def pack(model: Any) -> bytes:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import keras.src.backend as keras_backend
+import tensorflow as tf
 
 import sqp_keras.sites
 from sqp_tflite.errors import RefusedError
@@ -30,11 +32,30 @@ def unrolled(model: Any, steps: dict[str, int]) -> Iterator[None]:
     Raises:
         RefusedError: Inside the block, where a layer is called with an open or too long time dimension.
     """
+    found = [(path, layer) for path, layer in sqp_keras.sites.paths(model) if isinstance(layer, keras.layers.RNN)]
     with contextlib.ExitStack() as stack:
-        for path, layer in sqp_keras.sites.paths(model):
-            if isinstance(layer, keras.layers.RNN):
-                stack.enter_context(_one(path, layer, steps))
+        for path, layer in found:
+            stack.enter_context(_one(path, layer, steps))
+        if found:
+            stack.enter_context(_flipped_by_hand())
         yield
+
+
+@contextlib.contextmanager
+def _flipped_by_hand() -> Iterator[None]:
+    """Turns sequences around by taking them apart: REVERSE_V2 has no integer form here, UNPACK and PACK have."""
+    before = keras_backend.numpy.flip
+
+    def flip(x: Any, axis: Any = None) -> Any:
+        if not isinstance(axis, int) or x.shape[axis] is None:
+            return before(x, axis)
+        return tf.stack(tf.unstack(x, axis=axis)[::-1], axis=axis)
+
+    keras_backend.numpy.flip = flip
+    try:
+        yield
+    finally:
+        keras_backend.numpy.flip = before
 
 
 @contextlib.contextmanager
