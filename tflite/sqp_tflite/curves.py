@@ -63,7 +63,7 @@ def curves(report: Report, content: bytes | None = None) -> tuple[Curve, ...]:
 
 
 def _replaced(report: Report) -> list[Curve]:
-    groups: dict[tuple[str, str, int], list[str]] = {}
+    groups: dict[tuple[str, str, int | None], list[str]] = {}
     for change in report.replacements:
         groups.setdefault((change.was, change.now, change.terms), []).append(change.layer)
     x = np.linspace(LOW, HIGH, POINTS)
@@ -103,7 +103,7 @@ def _tables(report: Report, content: bytes) -> list[Curve]:
     model = schema_file.unpack(content)
     tensors = model.subgraphs[0].tensors
     makers = {tensor: op for op in graph.ops for tensor in op.outputs}
-    names = {row.layer: row.activation for row in report.plan}
+    names = {row.layer: row.activation.partition(" -> ")[0] for row in report.plan}
     drawn = []
     for op in (op for op in graph.ops if op.name == "GATHER"):
         entries, source = schema_file.values(model, tensors[op.inputs[0]]), op.inputs[1]

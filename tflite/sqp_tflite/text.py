@@ -122,7 +122,7 @@ def _changes(console: Console, report: Report) -> None:
         _head(console, "replaced activations")
         table = _table("layer", "was", "now", "terms", "largest change")
         for change in report.replacements:
-            table.add_row(change.layer, change.was, change.now, str(change.terms), _number(change.max_change))
+            table.add_row(change.layer, change.was, change.now, str(change.terms or ""), _number(change.max_change))
         console.print(table)
     if report.plan:
         _head(console, "activations")
