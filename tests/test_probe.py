@@ -1,0 +1,83 @@
+"""The operator table: what was stored is what the installed interpreters run."""
+
+import copy
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from sqp_tflite import op_table, probe
+from sqp_tflite.one_op import build, cases
+from sqp_tflite.op_families import FAMILIES
+from sqp_tflite.policy import ADMITTED, TARGETS, hybrid, kernels
+from sqp_tflite.read import read
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_every_admitted_operator_is_probed():
+    assert not ADMITTED - set(FAMILIES)
+
+
+def test_the_stored_table_is_what_the_interpreters_run():
+    assert op_table.differences(probe.table(TARGETS), op_table.stored()) == ()
+
+
+def test_a_target_that_gains_an_operator_shows_up():
+    """The planted fault: a newer TFLM that has SQRT for int8, and a lost operator."""
+    now = copy.deepcopy(op_table.stored())
+    now["targets"]["tflm"]["SQRT"].append("int8")
+    del now["targets"]["litert"]["ADD"]
+    now["op_versions"]["litert"]["MUL"] += 1
+    lines = op_table.differences(now, op_table.stored())
+    assert "tflm now has SQRT for int8." in lines
+    assert "litert no longer has ADD for float32." in lines
+    assert any(line.startswith("litert takes MUL up to version") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("target", "op", "dtype", "has"),
+    [
+        ("tflm", "SQRT", "float32", True),
+        ("tflm", "SQRT", "int8", False),
+        ("tflm", "RSQRT", "int16", True),
+        ("tflm", "EXP", "int8", False),
+        ("tflm", "GATHER", "int8", True),
+        ("tflite-runtime", "SQRT", "int8", False),
+        ("tflite-runtime", "RSQRT", "int16", False),
+        ("litert", "SQRT", "int8", True),
+    ],
+)
+def test_known_kernels(target, op, dtype, has):
+    assert (dtype in kernels(target).get(op, ())) == has
+
+
+def test_tflm_has_no_hybrid_kernels():
+    assert hybrid("tflm") == ()
+    assert "FULLY_CONNECTED" in hybrid("litert")
+
+
+def test_models_hold_the_one_operator_that_they_are_named_after():
+    for case in cases(("SQRT", "CONV_2D", "GATHER", "SPLIT")):
+        (op,) = read(build(case)).main.ops
+        assert (op.name, op.dtype) == (case.op, case.dtype)
+
+
+def test_an_interpreter_that_dies_costs_one_verdict():
+    """The planted fault: the second model kills the process."""
+    asked = tuple(cases(("ADD",)))[:3]
+
+    def runner(content, case):
+        if case is asked[1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert probe._run_all(runner, [b""] * 3, asked) == [True, False, True]
+
+
+def test_the_documentation_is_the_table():
+    assert (DOCS / "operators.md").read_text("utf-8") == op_table.markdown(op_table.stored())
+
+
+def test_the_file_is_written_as_dumps_writes_it():
+    path = Path(op_table.__file__).with_name("ops.json")
+    assert path.read_text("utf-8") == op_table.dumps(op_table.stored())
