@@ -95,13 +95,13 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
 def measure(folder: Path, names: list[str], results: dict[str, Any]) -> dict[str, Any]:
     """Returns `results` with the named parts measured anew; says what it does on standard error."""
     results = {"machine": paper_machine.describe(), **{name: results[name] for name in PARTS if name in results}}
-    began = time.monotonic()
     for name in names:
         print(f"{name} ...", end=" ", flush=True, file=sys.stderr)
         start = time.monotonic()
         results[name] = PARTS[name](folder)
-        print(f"{time.monotonic() - start:.0f} s", file=sys.stderr)
-    return {**results, "seconds": round(time.monotonic() - began, 1)}
+        results[name]["seconds"] = round(time.monotonic() - start, 1)
+        print(f"{results[name]['seconds']:.0f} s", file=sys.stderr)
+    return results
 
 
 def write(folder: Path, results: dict[str, Any]) -> None:

@@ -54,8 +54,11 @@ def _head(results: dict[str, Any]) -> Iterator[str]:
     yield "[results.json](results.json), what they mean is said in [speed.md](speed.md)."
     yield ""
     yield f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory']}; {machine['system']}."
-    yield f"Python {machine['python']}. Date: {machine['date']}. Took {results['seconds']:.0f} s."
-    yield f"Programs that wanted a core when it began: {machine['load']}."
+    yield f"Python {machine['python']}. Date: {machine['date']}."
+    seconds = {name: part["seconds"] for name, part in results.items() if name in COMMANDS and "seconds" in part}
+    listed = ", ".join(f"{name} {value:.0f}" for name, value in seconds.items())
+    yield f"Programs that wanted a core when the last run began: {machine['load']}."
+    yield f"Seconds: {listed}; {sum(seconds.values()):.0f} in all."
     yield ""
     yield from _table(["part", "version"], [[name, version] for name, version in machine["versions"].items()])
 

@@ -135,7 +135,6 @@ def _with_sections(sections):
     }
     return {
         "machine": machine,
-        "seconds": 1.0,
         "cpu": {"sections": sections},
         "gpu": {"missing": "no GPU."},
         "mcu": {"missing": "no QEMU."},
@@ -218,4 +217,5 @@ def test_only_the_named_part_is_measured_anew(monkeypatch, tmp_path):
     )
     old = {name: {"old": name} for name in paper.PARTS}
     results = paper.measure(tmp_path, ["mcu"], old)
-    assert ran == ["mcu"] and results["mcu"] == {"new": "mcu"} and results["cpu"] == {"old": "cpu"}
+    assert ran == ["mcu"] and results["mcu"]["new"] == "mcu" and results["mcu"]["seconds"] >= 0
+    assert results["cpu"] == {"old": "cpu"}
