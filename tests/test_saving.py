@@ -39,6 +39,7 @@ for name in sys.argv[3:]:
 def built(*layers):
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((5, 4)), *layers])
+    model(X)  # A layer inside another one gets its weights at the first call.
     # Fresh values for every weight, so that one that is not restored shows.
     rng = np.random.default_rng(1)
     model.set_weights([(w + rng.uniform(0.1, 0.3, w.shape)).astype(w.dtype) for w in model.get_weights()])
