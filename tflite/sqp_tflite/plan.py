@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -62,6 +63,12 @@ _TENSORFLOW_OPS = MappingProxyType(
 )
 
 
+_NEEDS_FLOAT = frozenset("SQRT EXP LOG LOGISTIC TANH ELU GELU SELECT".split())
+"""What makes an activation more than clips and straight lines: an integer model writes it in another way."""
+
+_MOST_LISTED = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What an export is going to do.
@@ -101,7 +108,31 @@ def plan(loaded: Loaded, *, target: str = "tflm", quantize: str = "float32", low
     if _half_precision(loaded.model):
         notes.append("The model was trained in mixed precision; it is exported in float32, the type of its weights.")
     rows = tuple(_row(site, target) for site in sqp_keras.sites.sites(loaded.model))
-    return Plan(loaded, target, quantize, lowering, tuple(row for row in rows if row), tuple(notes))
+    written = tuple(_lowered(row, lowering) if quantize in INTEGER_IO else row for row in rows if row)
+    return Plan(loaded, target, quantize, lowering, written, tuple(notes))
+
+
+def _lowered(row: PlanRow, lowering: str) -> PlanRow:
+    """What an integer model has instead: a table, a float island, or the same with v*rsqrt(v) for the root."""
+    if not _NEEDS_FLOAT & set(row.ops) or row.activation == "algebraic softmax":
+        return row
+    if lowering == "table":
+        ops: tuple[str, ...] = ("CAST", "ADD", "GATHER")
+        return dataclasses.replace(row, becomes="a table: CAST ADD GATHER", ops=ops)
+    if row.becomes.startswith("refused"):
+        return row
+    if lowering == "integer":
+        ops = tuple(part for op in row.ops for part in (("RSQRT", "MUL") if op == "SQRT" else (op,)))
+        return dataclasses.replace(row, becomes=f"in int16: {_counted(ops)}", ops=ops)
+    ops = ("DEQUANTIZE", *row.ops, "QUANTIZE")
+    return dataclasses.replace(row, becomes=f"in float: {_counted(ops)}", ops=ops)
+
+
+def _counted(ops: tuple[str, ...]) -> str:
+    """Returns a few operators in their order, many as numbers."""
+    if len(ops) <= _MOST_LISTED:
+        return " ".join(ops)
+    return " ".join(f"{ops.count(op)} {op}" for op in dict.fromkeys(sorted(ops)))
 
 
 def _row(site: Site, target: str) -> PlanRow | None:
@@ -117,8 +148,7 @@ def _row(site: Site, target: str) -> PlanRow | None:
         return PlanRow(site.label, f"squareplus (b={b})", " ".join(ops), ops)
     if activation.name in ("algebraic", "algebraic_softmax"):
         ops = _traced_ops(site)
-        listed = " ".join(f"{ops.count(op)} {op}" for op in dict.fromkeys(sorted(ops)))
-        return PlanRow(site.label, f"algebraic {parameters.get('of', 'softmax')}", listed, ops)
+        return PlanRow(site.label, f"algebraic {parameters.get('of', 'softmax')}", _counted(ops), ops)
     if activation.name == sqp_keras.sites.UNKNOWN:
         return PlanRow(site.label, activation.spelled, "as its code says", ())
     ops = FLOAT_OPS.get(activation.name, ())
@@ -130,7 +160,7 @@ def _row(site: Site, target: str) -> PlanRow | None:
 def _traced_ops(site: Site) -> tuple[str, ...]:
     """The operators of an activation made of roots, counted where they are written: in its own trace."""
     activation = getattr(site.owner, site.attribute) if site.attribute else site.owner
-    traced = tf.function(activation, autograph=False).get_concrete_function(tf.TensorSpec((1, 8)))
+    traced = tf.function(activation, autograph=False).get_concrete_function(tf.TensorSpec((1, 2, 2, 2, 8)))
     return tuple(_TENSORFLOW_OPS[op.type] for op in traced.graph.get_operations() if op.type in _TENSORFLOW_OPS)
 
 
