@@ -185,6 +185,8 @@ def _transformed(of: str, base: Sum, alpha: float, upper: float | None) -> Sum:
         return _affine(base, outer=-1.0, inner=-1.0, shift=0.0, offset=0.0)
     if of == "celu":
         return _affine(base, outer=alpha, inner=1.0 / alpha, shift=0.0, offset=0.0)
+    if of == "elu" and alpha == 1.0:
+        return base
     if of in ("elu", "selu"):
         scale, bend = (SELU_SCALE, SELU_ALPHA) if of == "selu" else (1.0, alpha)
         return _bent(base, scale, bend)

@@ -263,8 +263,8 @@ def test_softmax_stays_within_its_bound(size):
     y = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax()(x))
     assert np.abs(y - softmax(x.astype("float64"), axis=-1)).max() <= (1.7e-4 if size <= 100 else 5e-4)
     assert y.min() >= 0.0
-    # Three roundings of float32 in 1/s and the product, and the mean over `size` values.
-    np.testing.assert_allclose(y.sum(axis=-1), 1.0, atol=2e-6)
+    # A few roundings of float32 in 1/s and the products, and those of a mean over up to 1000 values.
+    np.testing.assert_allclose(y.astype("float64").sum(axis=-1), 1.0, atol=4e-6)
 
 
 def test_softmax_masks_and_takes_several_axes():
@@ -284,7 +284,7 @@ def test_softmax_has_no_exp_and_no_division():
 
 def test_softmax_of_unknown_size_is_refused():
     with pytest.raises(ValueError, match="how many values"):
-        keras.Model(i := keras.Input((None,)), sqp_keras.AlgebraicSoftmax()(i))
+        tf.function(sqp_keras.AlgebraicSoftmax()).get_concrete_function(tf.TensorSpec((1, None)))
 
 
 @pytest.mark.parametrize("causal", [False, True])
