@@ -3,7 +3,7 @@
     python examples/digits.py --output demo-output
 
 The data are scikit-learn's 1797 digits of 8 by 8 pixels. What is written: digits.keras, the test images with their
-labels as digits_test.npz, and digits.tflite with its report.
+labels as digits_test.npz, digits.tflite in float32 and digits_int8.tflite, whose ranges come from 256 training images.
 """
 
 import argparse
@@ -65,6 +65,7 @@ def train(output: Path, epochs: int) -> float:
     accuracy = model.evaluate(x_test, y_test, verbose=0)[1]
     model.save(output / "digits.keras")
     np.savez(output / "digits_test.npz", image=x_test, y=y_test)
+    np.savez(output / "digits_train.npz", image=x[:256], y=y[:256])
     return accuracy
 
 
@@ -89,7 +90,9 @@ def main() -> None:
     model, data = str(options.output / "digits.keras"), str(options.output / "digits_test.npz")
     file = str(options.output / "digits.tflite")
     run(["sqp-export", model, "-o", file, "--data", data])
-    run(["sqp-inspect", file])
+    small, training = str(options.output / "digits_int8.tflite"), str(options.output / "digits_train.npz")
+    run(["sqp-export", model, "-o", small, "--quantize", "int8", "--data", training])
+    run(["sqp-check", model, small, "--data", data])
 
 
 if __name__ == "__main__":
