@@ -1,0 +1,47 @@
+"""Every example runs, and the README shows what the demo really prints."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+RUN_ELSEWHERE = {
+    "digits.py": "the fixture `demo`",
+    "firmware.py": "tests/test_firmware_example.py",
+    "anomaly_autoencoder.py": "tests/test_replace_examples.py",
+    "mean_sigma_regression.py": "tests/test_replace_examples.py",
+}
+"""What runs each example."""
+
+
+def test_every_example_is_run_by_a_test():
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(RUN_ELSEWHERE)
+    for name in RUN_ELSEWHERE.values():
+        assert "fixture" in name or (ROOT / name).is_file()
+
+
+def shape(text: str) -> list[str]:
+    """The words of a text without its numbers, paths and hashes, which differ from run to run."""
+    words = re.sub(r"\S*/\S+|[0-9a-f]{16}\b|[-+]?[\d][\d.,%e+-]*", " ", text)
+    return words.split()
+
+
+def test_readme_shows_what_the_demo_prints(demo):
+    (shown,) = re.findall(r"<!-- demo -->\n```\n(.*?)```", README, flags=re.DOTALL)
+    printed = shape(demo.ran.out)
+    missing = [line for line in shown.splitlines() if shape(line) and not contains(printed, shape(line))]
+    assert missing == []
+
+
+def contains(words: list[str], part: list[str]) -> bool:
+    return any(words[i : i + len(part)] == part for i in range(len(words) - len(part) + 1))
+
+
+def test_a_changed_line_is_seen(demo):
+    assert not contains(shape(demo.ran.out), shape("REFUSED digits.keras"))
+
+
+def test_links_of_the_readme_lead_somewhere():
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links and [link for link in links if not (ROOT / link).exists()] == []
