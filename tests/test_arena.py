@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqp_tflite import arena
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.extremes import BEYOND, ENDS, extremes
 from sqp_tflite.graph import Graph, Op, Subgraph, Tensor
+from sqp_tflite.memory import over_budget
 from sqp_tflite.read import read
+from sqp_tflite.report import Memory
+from sqp_tflite.samples import Samples
 
 pytest.importorskip("tflite_micro", reason="the arena is measured on the interpreter of the tflite-micro wheel")
 
@@ -97,3 +102,46 @@ def test_tensor_sizes(dtype, elements, size):
 def test_a_graph_without_ops_has_no_peak():
     with pytest.raises(BadInputError, match="must have operators"):
         arena.peak(graph(shapes={0: 1}, outputs=()))
+
+
+@pytest.mark.parametrize(
+    ("ram", "flash", "found"),
+    [
+        (None, None, []),
+        (2000, 500, []),
+        (1999, 500, ["RAM"]),
+        (2000, 499, ["flash"]),
+        (1, 1, ["RAM", "flash"]),
+    ],
+)
+def test_budgets_are_broken_by_one_byte_too_many(ram, flash, found):
+    needs = Memory(arena_bytes=2000, arena_32bit_low=1000, arena_32bit_high=1500, peak_bytes=800, peak_layer="conv")
+    assert [finding.dtype for finding in over_budget(needs, 500, ram, flash)] == found
+
+
+def test_a_broken_budget_says_by_how_much_where_and_what_else_fits():
+    needs = Memory(arena_bytes=2000, arena_32bit_low=1000, arena_32bit_high=1500, peak_bytes=800, peak_layer="conv")
+    (finding,) = over_budget(needs, 500, 1600, None)
+    assert "2,000 bytes of RAM, 400 more than the 1,600 of --ram" in finding.rule
+    assert "`conv`" in finding.remedy and "1,500 at most, which fits" in finding.remedy
+    (tighter,) = over_budget(needs, 500, 1400, None)
+    assert "which fits" not in tighter.remedy
+
+
+def test_without_a_measured_arena_the_tensors_decide():
+    (finding,) = over_budget(Memory(peak_bytes=800, peak_layer="conv"), 500, 700, None)
+    assert "800 bytes of RAM, 100 more" in finding.rule
+
+
+def test_extremes_are_the_ends_of_the_codes_and_twice_as_far():
+    held = read(DATA / FILES[0])
+    generator = np.random.default_rng(1)
+    given = Samples(tuple(generator.normal(size=(4, *t.shape[1:])).astype("float32") for t in held.inputs), None, True)
+    sets = extremes(held, given)
+    for tensor, ends, beyond in zip(held.inputs, sets[ENDS].inputs, sets[BEYOND].inputs, strict=True):
+        scale, zero = tensor.quantization.scales[0], tensor.quantization.zero_points[0]
+        low, high = (-128 - zero) * scale, (127 - zero) * scale
+        assert set(np.unique(ends)) == {np.float32(low), np.float32(high)}
+        # float32 keeps 24 bits of a sum of numbers of this size.
+        assert beyond.max() - beyond.min() == pytest.approx(2 * (high - low), rel=1e-6)
+        assert (ends[0] == ends.min()).all() and (ends[1] == ends.max()).all()

@@ -145,7 +145,7 @@ def _function(name: str, terms: int | None = None) -> Callable[[np.ndarray], np.
         return None
     if activation is None or word == "softmax":
         return None
-    return lambda x: _array(activation(keras.ops.convert_to_tensor(x, dtype="float32"), **keywords))
+    return lambda x: _array(activation(keras.ops.convert_to_tensor(x, dtype="float64"), **keywords))
 
 
 def _array(values: object) -> np.ndarray:
