@@ -73,8 +73,8 @@ def _result(name, wanted, form, source, traced, given, few, expected, worker, he
     from sqp_tflite.reduce import Reduced, all_findings, reduce
 
     key = dataclasses.astuple(form)
+    request = Request(form.quantize, form.lowering, form.target, float_io=False, forms=traced.forms)
     if key not in held:
-        request = Request(form.quantize, form.lowering, form.target, float_io=False, forms=traced.forms)
         reduced = Reduced(source)
         if form.quantize != "float32":
             reduced = reduce(source, given, request, traced.layers, worker)
@@ -82,7 +82,7 @@ def _result(name, wanted, form, source, traced, given, few, expected, worker, he
             held[reduced.content] = compare(reduced.content, few, expected)
         held[key] = reduced, held[reduced.content]
     reduced, agreement = held[key]
-    findings = all_findings(audit(read(reduced.content), form.target, traced.layers), reduced.findings)
+    findings = all_findings(audit(read(reduced.content), form.target, traced.layers), reduced.findings, request)
     row = next(row for row in agreement if row.runtime == form.target)
     verdict = "refused" if findings else row.status
     reason = str(findings[0]) if findings else row.reason

@@ -142,16 +142,16 @@ def export(
         except RefusedError as error:
             raise _refused(report, error.findings, began) from error
         reduced = Reduced(content)
+        request = Request(quantize, lowering, target, float_io=io == "float32", forms=traced.forms)
         if quantize != "float32":
             tell("quantize")
-            request = Request(quantize, lowering, target, float_io=io == "float32", forms=traced.forms)
             reduced = reduce(content, inputs, request, traced.layers, worker)
             content = reduced.content
     graph = read(content)
     notes = report.notes + unroll.notes(dict(traced.steps), graph, traced.layers) + reduced.notes
     report = dataclasses.replace(report, notes=notes, layer_errors=reduced.layer_errors)
     report = _described(report, graph, traced.layers)
-    findings = all_findings(audit(graph, target, traced.layers), reduced.findings)
+    findings = all_findings(audit(graph, target, traced.layers), reduced.findings, request)
     if findings:
         raise _refused(report, findings, began)
     tell("measure")

@@ -111,15 +111,21 @@ def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: Laye
     return tuple(dict.fromkeys(findings))
 
 
-def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Returns the findings of both; where an operator has two, the audit's rule and the other's remedy."""
-    remedies = {(finding.layer, finding.op): finding.remedy for finding in floats}
+def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...], request: Request) -> tuple[Finding, ...]:
+    """Returns the findings of both: one for each operator of a layer, and the table as a way out where it is one.
+
+    Args:
+        audited: What the audit found.
+        floats: What `hidden_floats` found.
+        request: What was wanted.
+    """
     known = {(finding.layer, finding.op) for finding in audited}
     merged = []
     for finding in audited:
-        table = remedies.get((finding.layer, finding.op), "")
-        more = f" {table}" if table and "--lowering table" in table else ""
-        merged.append(dataclasses.replace(finding, remedy=finding.remedy + more))
+        way = _remedy(finding.op, request) if finding.op in ELEMENTWISE and request.quantize in INTEGER_BITS else ""
+        merged.append(
+            dataclasses.replace(finding, remedy=f"{finding.remedy} {way}" if "table" in way else finding.remedy)
+        )
     return tuple(merged) + tuple(finding for finding in floats if (finding.layer, finding.op) not in known)
 
 

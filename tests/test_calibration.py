@@ -1,0 +1,77 @@
+"""Ranges come from the user's data alone, and what is odd about them is said."""
+
+import numpy as np
+import pytest
+from sqp_tflite import calibration
+from sqp_tflite.calibration import Calibration
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.layers import LayerNames
+from sqp_tflite.samples import Samples
+
+LAYERS = LayerNames(("dense", "head"))
+
+
+def made(low, high, names=("dense/MatMul", "head/MatMul")):
+    return Calibration(names, np.asarray(low, float), np.asarray(high, float))
+
+
+def ordinary(count=400):
+    generator = np.random.default_rng(0)
+    return -generator.uniform(0.9, 1.0, (count, 2)), generator.uniform(0.9, 1.0, (count, 2))
+
+
+def test_made_up_inputs_are_refused():
+    with pytest.raises(BadInputError, match="representative inputs.*no data.*--data FILE.npz"):
+        calibration.require(Samples((np.zeros((4, 2)),), None, given=False), "int8")
+
+
+def test_ranges_are_the_extremes_over_all_samples():
+    low, high = ordinary()
+    assert made(low, high).ranges()["head/MatMul"] == (low[:, 1].min(), high[:, 1].max())
+
+
+def test_ordinary_data_give_no_note():
+    assert calibration.notes(made(*ordinary()), LAYERS) == ()
+
+
+def test_few_samples_are_said():
+    low, high = ordinary(5)
+    (note,) = calibration.notes(made(low, high), LAYERS)
+    assert "come from 5 samples" in note
+
+
+def test_one_sample_that_sets_a_range_is_named():
+    low, high = ordinary()
+    high[17, 1] = 100.0
+    (note,) = calibration.notes(made(low, high), LAYERS)
+    assert note.startswith("Row 17 of 400 sets the range of 1 layer(s): `head` spans 101")
+
+
+def test_a_handful_of_samples_is_named():
+    low, high = ordinary()
+    low[[3, 9, 21], 0] = -50.0
+    (note,) = calibration.notes(made(low, high), LAYERS)
+    assert note.startswith("3 rows (3, 9, 21) of 400 set the range")
+
+
+def test_more_than_a_handful_is_the_data():
+    low, high = ordinary()
+    high[:20, 1] = 100.0
+    assert calibration.notes(made(low, high), LAYERS) == ()
+
+
+@pytest.mark.parametrize(("value", "words"), [(0.0, "cannot tell from 0: `dense`"), (3.0, "the same number")])
+def test_constant_layers_are_named(value, words):
+    low, high = ordinary()
+    low[:, 0] = high[:, 0] = value
+    (note,) = calibration.notes(made(low, high), LAYERS)
+    assert words in note
+    assert "Is the model trained" in note
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3.4e38])
+def test_what_is_no_number_is_refused_with_its_row(value):
+    low, high = ordinary()
+    high[5, 1] = value
+    with pytest.raises(BadInputError, match="`head` for row 5 .1 rows in all"):
+        calibration.check(made(low, high), LAYERS)

@@ -1,0 +1,176 @@
+"""Tables in the place of float chains: exact, the same on every interpreter, checked before and after."""
+
+import dataclasses
+
+import mpmath
+import numpy as np
+import pytest
+from sqp_tflite import schema_file
+from sqp_tflite.child import Worker
+from sqp_tflite.elementwise import BINARY, ELEMENTWISE, UNARY, apply
+from sqp_tflite.layer_errors import observe_here
+from sqp_tflite.lower import lower, verify
+from sqp_tflite.quantize import Request, quantize
+from sqp_tflite.read import read
+
+from benchmarks import activation_grid
+
+RANGES = ((-6.0, 6.0), (-3.0, 21.7))
+
+
+@pytest.fixture(scope="module")
+def softplus():
+    """An int8 softplus with its chain in float, before the lowering."""
+    content, source, result = activation_grid.converted("softplus")
+    ranges = {tensor.name: (-1.0, 1.0) for tensor in read(content).main.tensors}
+    ranges |= {source: (-6.0, 6.0), result: (0.0, 6.0)}
+    return quantize(content, Request("int8", "table", "tflm", float_io=False), ranges).content
+
+
+def test_every_code_of_every_activation_is_exact_on_all_interpreters(capsys):
+    names = ("squareplus:1.5238", "softplus", "sigmoid", "silu", "gelu", "elu", "mish")
+    outcomes = list(activation_grid.run(names, RANGES, "table"))
+    with capsys.disabled():
+        print(f"\ntable: {activation_grid.summary(outcomes)}")
+    assert len(outcomes) == len(names) * len(RANGES) * 3
+    assert all(outcome.different == 0 for outcome in outcomes)
+
+
+def test_the_algebraic_island_is_exact_but_for_ties(capsys):
+    names = ("squareplus:0.25", "squareplus:4", "squareplus:100")
+    outcomes = list(activation_grid.run(names, activation_grid.RANGES[:6], "algebraic"))
+    with capsys.disabled():
+        print(f"\nalgebraic: {activation_grid.summary(outcomes)}")
+    # At most 1 in 10,000, by one step: float32 decides a tie otherwise than float64.
+    assert sum(outcome.different for outcome in outcomes) * 10_000 <= 256 * len(outcomes)
+    assert max(outcome.steps for outcome in outcomes) <= 1
+
+
+def test_the_chain_becomes_cast_add_gather(softplus):
+    assert [op.name for op in read(softplus).main.ops] == ["DEQUANTIZE", "EXP", "ADD", "LOG", "QUANTIZE"]
+    lowered = lower(softplus)
+    assert [(op.name, op.dtype) for op in read(lowered.content).main.ops] == [
+        ("CAST", "int8"),
+        ("ADD", "int32"),
+        ("GATHER", "int8"),
+    ]
+    (table,) = lowered.tables
+    assert table.entries.shape == (256,)
+
+
+def test_the_table_is_within_half_a_step_of_softplus(softplus):
+    (table,) = lower(softplus).tables
+    (given,), (made,) = read(softplus).inputs, read(softplus).outputs
+    for code in (-128, -77, -1, 0, 1, 63, 127):
+        x = (code - given.quantization.zero_points[0]) * mpmath.mpf(given.quantization.scales[0])
+        true = mpmath.log1p(mpmath.exp(x))
+        scale, point = made.quantization.scales[0], made.quantization.zero_points[0]
+        assert abs((int(table.entries[code + 128]) - point) * scale - true) <= scale / 2
+
+
+def _observed(content, lowered):
+    names = tuple(name for table in lowered.tables for name in (table.source, table.result))
+    return observe_here(lowered.content, (np.linspace(-6, 6, 256)[None],), names, codes=True)
+
+
+def test_a_right_lowering_is_verified(softplus):
+    lowered = lower(softplus)
+    assert verify(softplus, lowered, _observed(softplus, lowered)) == ()
+
+
+def test_a_wrong_entry_is_found(softplus):
+    """The planted fault: one entry of the table, in the file and in the record."""
+    lowered = lower(softplus)
+    (table,) = lowered.tables
+    entries = table.entries.copy()
+    entries[200] += 1
+    file = lowered.content.replace(table.entries.tobytes(), entries.tobytes())
+    assert file != lowered.content
+    broken = dataclasses.replace(lowered, content=file)
+    assert any("differs from its table in" in line for line in verify(softplus, broken, _observed(softplus, broken)))
+    recorded = dataclasses.replace(lowered, tables=(dataclasses.replace(table, entries=entries),))
+    assert any("is not that of the chain" in line for line in verify(softplus, recorded, _observed(softplus, lowered)))
+
+
+def test_changed_ends_are_found(softplus):
+    """The planted fault: another name of the output."""
+    lowered = lower(softplus)
+    renamed = dataclasses.replace(lowered, content=schema_file.with_io_names(lowered.content, ("x",), ("other",)))
+    observed = _observed(softplus, lowered)
+    assert any("inputs and outputs were" in line for line in verify(softplus, renamed, observed))
+
+
+def test_declined_chains_stay(softplus):
+    assert lower(softplus, lambda names: False).content == softplus
+
+
+def test_equal_tables_are_shared():
+    import keras
+    from sqp_tflite.convert import convert_graph
+    from sqp_tflite.load import load
+    from sqp_tflite.plan import plan
+    from sqp_tflite.rewrite import rewrite
+
+    i = keras.Input((5,), name="x")
+    squareplus, bound = keras.activations.squareplus, keras.layers.Rescaling(1.0)
+    outputs = [keras.layers.Activation(squareplus, name=name)(bound(i) if name == "c" else i) for name in "ab"]
+    traced = rewrite(plan(load(keras.Model(i, [*outputs, keras.layers.Activation("softplus", name="c")(i)]))))
+    content = schema_file.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
+    ranges = {tensor.name: (-4.0, 4.5) for tensor in read(content).main.tensors}
+    made = quantize(content, Request("int8", "table", "tflm", float_io=False, forms=traced.forms), ranges).content
+    lowered = lower(made)
+    ops = [op.name for op in read(lowered.content).main.ops]
+    assert len(lowered.tables) >= 2
+    # One index for all of a source's tables, one constant for equal tables.
+    assert ops.count("CAST") == 1
+    distinct = {table.entries.tobytes() for table in lowered.tables}
+    held = [t for t in read(lowered.content).main.tensors if t.name.startswith("sqp.table")]
+    assert len(held) == len(distinct) == 2
+
+
+def test_a_constant_per_channel_gets_a_table_per_channel():
+    import keras
+    from sqp_tflite.convert import convert_graph
+    from sqp_tflite.load import load
+    from sqp_tflite.plan import plan
+    from sqp_tflite.rewrite import rewrite
+    from sqp_tflite.runtimes import run
+
+    import sqp_keras
+
+    keras.utils.set_random_seed(0)
+    act = sqp_keras.Squareplus(b=4.0, learn_b="channel", name="act")
+    i = keras.Input((3, 4), name="x")
+    model = keras.Model(i, act(i))
+    act.set_weights([np.array([0.5, 2.0, 8.0, 32.0])])
+    x = np.random.default_rng(0).uniform(-6, 6, (20, 3, 4)).astype(np.float32)
+    expected = np.asarray(model(x))
+    traced = rewrite(plan(load(model)))
+    content = schema_file.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
+    ranges = {tensor.name: (-6.0, 6.0) for tensor in read(content).main.tensors}
+    ranges[traced.outputs[0]] = 0.0, float(expected.max())
+    request = Request("int8", "table", "tflm", float_io=False, forms=traced.forms)
+    lowered = lower(quantize(content, request, ranges).content)
+    assert lowered.tables[0].entries.shape == (4 * 256,)
+    (made,) = read(lowered.content).outputs
+    for runtime in ("litert", "tflite-runtime", "tflm"):
+        found = run(runtime, lowered.content, (x,)).values[0]
+        # Half a step of the input, whose slope is at most 1, and half a step of the output.
+        assert np.abs(found - expected).max() <= 0.5 * (12 / 255 + made.quantization.scales[0]) * 1.001
+
+
+def test_operators_are_what_their_names_say():
+    assert {"ADD", "SQRT", "GELU", "CAST", "SELECT_V2"} <= ELEMENTWISE
+    x = np.array([-7.0, -1.0, 0.0, 0.5, 3.0])
+    assert np.allclose(apply("LOGISTIC", [x], None), 1 / (1 + np.exp(-x)))
+    assert np.allclose(apply("SELECT", [x > 0, x, -x], None), np.abs(x))
+    assert np.array_equal(apply("PRELU", [x, np.array(0.5)], None), np.where(x >= 0, x, 0.5 * x))
+    assert not set(UNARY) & set(BINARY)
+    with pytest.raises(ValueError, match="must be elementwise"):
+        apply("CONV_2D", [x], None)
+
+
+def test_a_worker_can_lower(softplus):
+    """Lowering is plain data in and out: it runs in a child as well."""
+    with Worker() as worker:
+        assert worker.call("sqp_tflite.lower:lower", softplus).content == lower(softplus).content

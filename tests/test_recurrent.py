@@ -1,0 +1,80 @@
+"""Recurrent layers are written out for a fixed number of steps, or refused with the reason; nothing crashes."""
+
+import keras
+import numpy as np
+import pytest
+from sqp_tflite.errors import RefusedError
+from sqp_tflite.load import load
+from sqp_tflite.pipeline import export
+from sqp_tflite.plan import plan
+from sqp_tflite.rewrite import rewrite
+from sqp_tflite.unroll import MOST_STEPS
+
+L = keras.layers
+GATES = {"activation": "squareplus", "recurrent_activation": "hard_sigmoid"}
+
+
+def model(*layers, steps=4):
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((steps, 3), name="x"), *layers, L.Flatten(), L.Dense(2)])
+
+
+def data(steps=4):
+    return {"x": np.random.default_rng(0).normal(size=(40, steps, 3)).astype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("layer", "quantize", "lowering"),
+    [
+        (lambda: L.LSTM(5, **GATES), "float32", "algebraic"),
+        (lambda: L.LSTM(5, **GATES), "int8", "algebraic"),
+        (lambda: L.GRU(5, reset_after=False, **GATES), "int8", "table"),
+        (lambda: L.SimpleRNN(5, activation="squareplus"), "int16x8", "integer"),
+        (lambda: L.Bidirectional(L.GRU(4, return_sequences=True, **GATES)), "int8", "integer"),
+        # Gates with exp in them have a table in an int8 model.
+        (lambda: L.LSTM(5), "int8", "table"),
+    ],
+)
+def test_a_fixed_number_of_steps_is_written_out(layer, quantize, lowering):
+    built = model(layer())
+    before = [rnn.unroll for rnn in built._flatten_layers() if isinstance(rnn, L.RNN)]
+    report = export(built, data=data(), quantize=quantize, lowering=lowering).report
+    assert report.verdict == "ok"
+    assert "WHILE" not in {row.op for row in report.ops}
+    assert any("is written out for its 4 time steps" in note and "operators" in note for note in report.notes)
+    after = [rnn.unroll for rnn in built._flatten_layers() if isinstance(rnn, L.RNN)]
+    assert before == after
+
+
+def test_gates_with_exp_are_refused_with_the_way_out():
+    with pytest.raises(RefusedError, match="TANH") as refusal:
+        export(model(L.LSTM(5)), data=data(), quantize="int8")
+    assert any("--lowering table" in finding.remedy for finding in refusal.value.findings)
+
+
+def test_too_many_steps_are_refused():
+    built = model(L.LSTM(2, **GATES), steps=MOST_STEPS + 1)
+    with pytest.raises(
+        RefusedError, match=f"at most {MOST_STEPS} of them.*Received: LSTM, {MOST_STEPS + 1} time steps"
+    ):
+        rewrite(plan(load(built)))
+    assert "call" not in vars(built.layers[0])
+
+
+def test_open_time_steps_inside_the_model_are_refused():
+    keras.utils.set_random_seed(0)
+    i = keras.Input((4, 3), name="x")
+
+    class Cut(L.Layer):
+        def call(self, x):
+            import tensorflow as tf
+
+            # As many rows as there are positive numbers: nobody knows before it runs.
+            return tf.boolean_mask(x[0], x[0, :, 0] > 0)[None]
+
+        def compute_output_shape(self, shape):
+            return (shape[0], None, shape[2])
+
+    built = keras.Model(i, L.Dense(2)(L.SimpleRNN(3, activation="squareplus", name="rnn")(Cut()(i))))
+    with pytest.raises(RefusedError, match="`rnn`.*time dimension must be fixed.*an open number.*keras.Input"):
+        rewrite(plan(load(built)))
