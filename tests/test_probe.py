@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from sqp_tflite import op_table, probe
-from sqp_tflite.one_op import build, cases
-from sqp_tflite.op_families import FAMILIES
+from sqp_tflite.one_op import build
+from sqp_tflite.op_families import FAMILIES, cases
 from sqp_tflite.policy import ADMITTED, TARGETS, hybrid, kernels
 from sqp_tflite.read import read
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -137,18 +137,3 @@ def _add(schema: Any, model: Any, graph: Any, operand: Operand | None, name: str
     tensor.buffer = len(model.buffers) - 1
     graph.tensors.append(tensor)
     return len(graph.tensors) - 1
-
-
-def cases(ops: tuple[str, ...] | None = None, hybrid: bool = False) -> Iterator[Case]:
-    """Yields a case for every operator and type that is worth asking for.
-
-    Args:
-        ops: Operators to keep; None for all.
-        hybrid: Float activations with int8 weights instead.
-    """
-    from sqp_tflite.op_families import FAMILIES, HYBRID
-
-    for op, family in (HYBRID if hybrid else FAMILIES).items():
-        if ops is None or op in ops:
-            for dtype in family.dtypes:
-                yield family.build(op, dtype)

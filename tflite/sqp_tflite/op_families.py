@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sqp_tflite.one_op import ANY, NUMERIC, QUANTIZED, REAL, Case, Family, Operand, constant, indices, options, value
 
@@ -316,3 +316,16 @@ FAMILIES: dict[str, Family] = {
 
 HYBRID = {op: Family(("float32",), _hybrid) for op in ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")}
 """Float activations with int8 weights: what dynamic-range quantisation writes."""
+
+
+def cases(ops: tuple[str, ...] | None = None, hybrid: bool = False) -> Iterator[Case]:
+    """Yields a case for every operator and type that is worth asking for.
+
+    Args:
+        ops: Operators to keep; None for all.
+        hybrid: Float activations with int8 weights instead.
+    """
+    for op, family in (HYBRID if hybrid else FAMILIES).items():
+        if ops is None or op in ops:
+            for dtype in family.dtypes:
+                yield family.build(op, dtype)

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from sqp_tflite.one_op import Case, build, cases
+from sqp_tflite.one_op import Case, build
+from sqp_tflite.op_families import cases
 from sqp_tflite.op_table import differences, dumps, markdown, stored
 from sqp_tflite.policy import TARGETS
 
