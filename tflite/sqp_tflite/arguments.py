@@ -231,6 +231,13 @@ def _activations(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--head", choices=("keep", "logits"), default="keep", help="logits drops a final softmax or sigmoid"
     )
+    group.add_argument(
+        "--max-error",
+        type=_bound,
+        metavar="SHARE",
+        help="largest change of a value under --replace accurate, as a share of the activation's range; smaller takes "
+        "more square roots (default: 0.001)",
+    )
 
 
 def _data(parser: argparse.ArgumentParser) -> None:
@@ -273,6 +280,13 @@ def _bytes(text: str) -> int:
             f"Received: {text!r}. For example 200k."
         )
     return int(float(matched[1]) * _UNITS[unit])
+
+
+def _bound(text: str) -> float:
+    value = _share(text)
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1. Received: {text!r}. For example 0.0001.")
+    return value
 
 
 def _share(text: str) -> float:

@@ -134,6 +134,7 @@ def _export(call: _Call) -> int:
             trust_code=options.trust_code,
             replace=_rule(options.replace),
             head=options.head,
+            max_error=options.max_error,
             dry_run=options.dry_run,
             emit=options.emit,
             c_style=style,

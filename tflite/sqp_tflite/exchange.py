@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import keras
+
 import sqp_keras
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.load import Loaded, reload
@@ -14,6 +16,9 @@ from sqp_tflite.report import Replacement
 from sqp_tflite.samples import Samples
 
 HEADS = ("keep", "logits")
+
+MAX_ERROR = 1e-3
+"""Largest change of a value under "accurate", as a share of the activation's range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,14 @@ class Exchanged:
     threshold: float = 0.5
 
 
-def exchange(loaded: Loaded, inputs: Samples, *, replace: str | Mapping[str, Any] | None, head: str) -> Exchanged:
+def exchange(
+    loaded: Loaded,
+    inputs: Samples,
+    *,
+    replace: str | Mapping[str, Any] | None,
+    head: str,
+    max_error: float | None = None,
+) -> Exchanged:
     """Returns the model as it is to be exported; the user's own is only read.
 
     Args:
@@ -41,10 +53,16 @@ def exchange(loaded: Loaded, inputs: Samples, *, replace: str | Mapping[str, Any
         inputs: The user's samples, on which "fast" fits; seeded ones fit nothing.
         replace: A rule of `sqp_keras.replace_activations`, None to leave all.
         head: "logits" to drop a final softmax or sigmoid, "keep" to leave it.
+        max_error: Largest change of a value under "accurate", a share of the activation's range; None for 1e-3.
 
     Raises:
         BadInputError: A rule that means nothing for this model, or a model that cannot be copied.
     """
+    if max_error is not None and replace is None:
+        raise BadInputError(
+            f"`max_error` bounds what an exchange changes. Received: max_error={max_error:g} without `replace`. "
+            "Add --replace accurate."
+        )
     if replace is None and head == "keep":
         return Exchanged(loaded)
     if loaded.model is None:
@@ -53,12 +71,14 @@ def exchange(loaded: Loaded, inputs: Samples, *, replace: str | Mapping[str, Any
             "holds finished graphs. Save the model as .keras and export that."
         )
     try:
-        return _exchanged(loaded, inputs, replace, head)
+        return _exchanged(loaded, inputs, replace, head, MAX_ERROR if max_error is None else max_error)
     except (TypeError, ValueError) as error:
         raise BadInputError(f"{error}") from error
 
 
-def _exchanged(loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any] | None, head: str) -> Exchanged:
+def _exchanged(
+    loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any] | None, head: str, max_error: float
+) -> Exchanged:
     model, threshold = loaded.model, 0.5
     notes: list[str] = []
     replacements: tuple[Replacement, ...] = ()
@@ -70,8 +90,8 @@ def _exchanged(loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any]
         dropped_none = "No output ends in a softmax or sigmoid: nothing was dropped."
         notes += [f"{dropped}." for dropped in heads] or [dropped_none]
     if replace is not None:
-        data = list(inputs.inputs) if inputs.given else None
-        model, report = sqp_keras.replace_activations(model, replace, data=data)
+        data = _as_called(model, inputs) if inputs.given else None
+        model, report = sqp_keras.replace_activations(model, replace, data=data, max_error=max_error)
         replacements = tuple(
             Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
         )
@@ -82,6 +102,14 @@ def _exchanged(loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any]
             if row.reason != "needs no exp and no log"
         ]
     return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold)
+
+
+def _as_called(model: Any, inputs: Samples) -> Any:
+    """The samples in the structure that the model is called with."""
+    struct = getattr(model, "_inputs_struct", None)
+    if struct is not None:
+        return keras.tree.pack_sequence_as(struct, list(inputs.inputs))
+    return inputs.inputs[0] if len(inputs.inputs) == 1 else list(inputs.inputs)
 
 
 def named(replacements: tuple[Replacement, ...], rows: tuple[Any, ...]) -> tuple[Any, ...]:

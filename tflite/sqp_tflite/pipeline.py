@@ -68,6 +68,7 @@ def export(
     trust_code: bool = False,
     replace: str | Mapping[str, Any] | None = None,
     head: str = "keep",
+    max_error: float | None = None,
     dry_run: bool = False,
     emit: Sequence[str] = (),
     c_style: CStyle | None = None,
@@ -93,6 +94,8 @@ def export(
         replace: Exchanges the activations that need exp or log: "accurate", "fast", or a mapping from activations or
             layers to these (`sqp_keras.replace_activations` has the details); "fast" fits on `data`.
         head: "logits" drops a final softmax or sigmoid, "keep" leaves it.
+        max_error: Largest change of a value under `replace="accurate"`, as a share of the activation's range; None for
+            1e-3. Smaller takes more square roots.
         dry_run: Whether to stop after the plan.
         emit: Firmware artefacts, some of `emit.KINDS`; written beside `output`.
         c_style: Names and places of their C symbols; by default named after `output`.
@@ -123,7 +126,7 @@ def export(
         tell("load")
         loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
         inputs = samples(data, loaded.inputs)
-        given, changed = loaded, exchange(loaded, inputs, replace=replace, head=head)
+        given, changed = loaded, exchange(loaded, inputs, replace=replace, head=head, max_error=max_error)
         loaded = changed.loaded
         planned = plan(loaded, target=target, quantize=quantize, lowering=lowering)
         report = _planned(planned, changed)
