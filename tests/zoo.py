@@ -44,11 +44,16 @@ def build(identifier: str, activation: str = "squareplus", head: str = "logits",
 
 
 def samples(model: keras.Model, count: int = 64, seed: int = 0) -> dict[str, np.ndarray]:
-    """Returns seeded inputs by name; the first is all zeros, the second all ones."""
+    """Returns seeded inputs by name; the first is all zeros, the second all ones.
+
+    They are standard normal, and uniform in [0, 255] for a model that scales pixels itself.
+    """
     generator = np.random.default_rng(seed)
+    pixels = any(isinstance(layer, L.Rescaling) and np.max(layer.scale) < 0.1 for layer in model.layers)
     found = {}
     for tensor in model.inputs:
-        values = generator.normal(size=(count, *tensor.shape[1:]))
+        shape = (count, *tensor.shape[1:])
+        values = generator.uniform(0, 255, shape) if pixels else generator.normal(size=shape)
         values[0], values[1] = 0.0, 1.0
         found[tensor.name] = values.astype(np.float32)
     return found
