@@ -5,15 +5,20 @@ y = (x + s) / 2 = max(x, 0) + c / (z + sqrt(z*z + c))        s = sqrt(x*x + b), 
 Nothing cancels on either side: the fraction is the left tail, y(-abs(x)), and y(x) - y(-x) = x. The derivatives need
 the output alone:
 
-dy/dx = y*y / (y*y + c)        dy/db = 1 / (4*s) = y / (4*(y*y + c))
+dy/dx = y / (y + c/y)        dy/db = 1 / (4*s) = y / (4*(y*y + c))
 
 A namespace is a module with `abs`, `sqrt`, `minimum` and `maximum`: `tensorflow`, `jax.numpy` or `keras.ops`.
 """
 
 from typing import Any
 
+import numpy as np
+
 LARGEST_SQUARE_ROOT = {"float32": 2.0**62, "float64": 2.0**510}
 """Up to here z*z and y*y are far from overflow; past it c is below the last bit of z*z for every admitted b."""
+
+LARGEST = {"float32": float(np.finfo(np.float32).max), "float64": float(np.finfo(np.float64).max)}
+"""The largest finite number."""
 
 
 def compute_dtype(dtype: str) -> str:
@@ -27,9 +32,9 @@ def value(ns: Any, x: Any, c: Any, dtype: str, bounded: bool = False) -> Any:
     if bounded:
         root = ns.sqrt(z * z + c)
     else:
-        # Past the limit z itself is the root; the clamp keeps the square finite.
-        inner = ns.minimum(z, LARGEST_SQUARE_ROOT[dtype])
-        root = ns.maximum(ns.sqrt(inner * inner + c), z)
+        # Past the limit z itself is the root. Clamped after squaring, where TensorFlow can work in place.
+        square = ns.minimum(z * z, LARGEST_SQUARE_ROOT[dtype] ** 2)
+        root = ns.maximum(ns.sqrt(square + c), z)
     return ns.maximum(x, 0.0) + c / (z + root)
 
 
@@ -40,13 +45,13 @@ def _bounded(ns: Any, y: Any, c: Any, dtype: str) -> tuple[Any, Any]:
 
 
 def slope(ns: Any, y: Any, c: Any, dtype: str) -> Any:
-    """Returns dy/dx, right for y = 0 (slope 0) and y = inf (slope 1) too.
+    """Returns dy/dx = y / (y + c/y), right for y = 0 (slope 0) and y = inf (slope 1) too.
 
-    A quotient of a quotient or one with numerator 1 would do with less, but XLA merges the former into a square that
-    underflows, and TensorFlow's graph optimiser turns the latter into a reciprocal that is not exact.
+    Neither y*y nor c/y can spoil it: where c/y overflows the slope is below the smallest number, and where it
+    underflows the slope is 1. Shorter forms fail: of 1 / (1 + (c/y)/y) XLA makes a quotient by y*y, which underflows.
     """
-    y, d = _bounded(ns, y, c, dtype)
-    return y * (y / d)
+    y = ns.minimum(y, LARGEST[dtype])
+    return y / (y + c / y)
 
 
 def slope_by_y(ns: Any, y: Any, c: Any, dtype: str) -> Any:
