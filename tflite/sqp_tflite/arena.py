@@ -25,7 +25,7 @@ TARGET_SIZES = {"TfLiteEvalTensor data": 12, "NodeAndRegistration struct": 32}
 
 _START = 1 << 20
 _LARGEST = 1 << 30
-_SECONDS_PER_TRIAL = 60
+_SECONDS_PER_TRIAL = 600
 _TOTAL = re.compile(r"Arena allocation (head|tail) (\d+) bytes")
 _COUNTED = re.compile(r"'([^']+)' used (\d+) bytes with alignment overhead \(requested (\d+) bytes for (\d+) ")
 _SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "complex64": 8}
@@ -101,19 +101,25 @@ def search(model: bytes) -> Arena:
         return _try(model, inputs, size, runs)[0]
 
     upper = _START
-    while not works(upper, 1):
-        if upper >= _LARGEST:
-            words = _try(model, inputs, upper)[1].strip().splitlines()
-            raise BadInputError(
-                "The model must run on the interpreter of TensorFlow Lite Micro to have its arena measured. Received: "
-                f"{words[-1] if words else 'no reason given'}. Look at the findings of `sqp-inspect`."
-            )
-        upper = min(upper * 4, _LARGEST)
     # Running is what takes time in a large model, allocating is what needs the arena: run only what was found.
+    while not works(upper, 0):
+        if upper >= _LARGEST:
+            raise _cannot_run(_try(model, inputs, upper, 0)[1])
+        upper = min(upper * 4, _LARGEST)
     needed = _smallest(0, upper, lambda size: works(size, 0))
     if not works(needed, 1):
+        if not works(upper, 1):
+            raise _cannot_run(_try(model, inputs, upper, 1)[1])
         needed = _smallest(needed, upper, lambda size: works(size, 1))
-    return _described(needed, _try(model, inputs, max(needed * 2, _START), allocations=True)[1], trials)
+    return _described(needed, _try(model, inputs, max(needed * 2, _START), 0, allocations=True)[1], trials)
+
+
+def _cannot_run(words: str) -> BadInputError:
+    lines = words.strip().splitlines()
+    return BadInputError(
+        "The model must run on the interpreter of TensorFlow Lite Micro to have its arena measured. Received: "
+        f"{lines[-1] if lines else 'no reason given'}. Look at the findings of `sqp-inspect`."
+    )
 
 
 def _smallest(too_small: int, enough: int, works: Callable[[int], bool]) -> int:
