@@ -13,7 +13,8 @@ _REMEDIES = {
         ("EXP", "LOG", "ELU", "GELU", "LOGISTIC", "TANH", "POW", "SIN", "COS", "SELECT", "SELECT_V2"),
         _ACTIVATION_REMEDY,
     ),
-    "SOFTMAX": "Drop a final one with `--head logits` (the largest logit is the largest probability).",
+    "SOFTMAX": "Drop a final one with `--head logits` (the largest logit is the largest probability), exchange another "
+    "with `--replace accurate`.",
     "LOG_SOFTMAX": "Drop it: the largest logit is the largest probability.",
     "WHILE": "Fix the number of time steps: keras.Input(shape=(steps, features)).",
     "SHAPE": "Give Reshape its full target shape, and the input a fixed one.",

@@ -226,6 +226,8 @@ def _rule(text: str | None) -> str | dict[str, str] | None:
                 f"--replace must be accurate, fast or ACT=RULE,... Received: {text!r}. "
                 "For example --replace silu=accurate,tanh=fast."
             )
+        if name in rules:
+            raise BadInputError(f"--replace must name each activation or layer once. Received: {name!r} twice.")
         rules[name] = rule
     return rules
 
@@ -238,6 +240,8 @@ def _names(pairs: Sequence[str]) -> dict[str, str]:
             raise BadInputError(
                 f"--map must be NAME=ACTIVATION. Received: {pair!r}. For example --map my_softplus=softplus."
             )
+        if name in names:
+            raise BadInputError(f"--map must name each activation once. Received: {name!r} twice.")
         names[name] = activation
     return names
 

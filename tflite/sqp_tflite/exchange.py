@@ -30,12 +30,14 @@ class Exchanged:
         replacements: One per activation that was exchanged.
         notes: How to read outputs that lost their head; what was left and why.
         threshold: Above which value the first output says yes if it is one unit: 0 where its sigmoid was dropped.
+        left: Pairs (layer whose activation was left, what to do about it).
     """
 
     loaded: Loaded
     replacements: tuple[Replacement, ...] = ()
     notes: tuple[str, ...] = ()
     threshold: float = 0.5
+    left: tuple[tuple[str, str], ...] = ()
 
 
 def exchange(
@@ -82,13 +84,13 @@ def _exchanged(
     model, threshold = loaded.model, 0.5
     notes: list[str] = []
     replacements: tuple[Replacement, ...] = ()
+    left: dict[str, str] = {}
     if head == "logits":
         model, heads = sqp_keras.drop_head(model)
         names = [dropped.output for dropped in heads if dropped.was == "sigmoid"]
         first = (getattr(loaded.model, "output_names", None) or [""])[0]
         threshold = 0.0 if set(names) & {"", first} else 0.5
-        dropped_none = "No output ends in a softmax or sigmoid: nothing was dropped."
-        notes += [f"{dropped}." for dropped in heads] or [dropped_none]
+        notes += [f"{dropped}." for dropped in heads] or [_nothing_dropped(model)]
     if replace is not None:
         data = _as_called(model, inputs) if inputs.given else None
         model, report = sqp_keras.replace_activations(model, replace, data=data, max_error=max_error)
@@ -96,12 +98,27 @@ def _exchanged(
             Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
         )
         notes += [f"{row.layer}: {row.note}" for row in report.replacements if row.note]
-        notes += [
-            f"{row.layer} ({row.activation}) was left: {row.reason}."
-            for row in report.unchanged
-            if row.reason != "needs no exp and no log"
-        ]
-    return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold)
+        unchanged = [row for row in report.unchanged if row.reason != "needs no exp and no log"]
+        notes += [f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged]
+        left = {row.layer: _remedy(row) for row in unchanged}
+    return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold, tuple(left.items()))
+
+
+def _nothing_dropped(model: Any) -> str:
+    if isinstance(model, keras.Sequential) or hasattr(model, "_nodes_by_depth"):
+        return "No output ends in a softmax or sigmoid: nothing was dropped."
+    return (
+        f"Nothing was dropped: which layer of `{model.name}` ends an output is known of Sequential and functional "
+        "models alone."
+    )
+
+
+def _remedy(row: sqp_keras.Unchanged) -> str:
+    if row.reason == "no rule for it":
+        return f"Add {row.activation}=accurate to `--replace`."
+    if row.reason == "kept, as asked":
+        return f"`--replace` was asked to keep it; {row.activation}=accurate would not."
+    return f"`--replace` left it: {row.reason}."
 
 
 def _as_called(model: Any, inputs: Samples) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sqp_tflite import unroll
+from sqp_tflite import own_code, unroll
 from sqp_tflite.audit import audit, op_rows, tensor_rows
 from sqp_tflite.calibration import require
 from sqp_tflite.child import lent, may_fork
@@ -154,7 +154,8 @@ def export(
     notes = report.notes + unroll.notes(dict(traced.steps), graph, traced.layers) + reduced.notes
     report = dataclasses.replace(report, notes=notes, layer_errors=reduced.layer_errors)
     report = _described(report, graph, traced.layers)
-    findings = all_findings(audit(graph, target, traced.layers), reduced.findings, request)
+    audited = own_code.with_remedies(audit(graph, target, traced.layers), loaded.model, dict(changed.left))
+    findings = all_findings(audited, reduced.findings, request)
     if findings:
         raise _refused(report, findings, began)
     tell("measure")
@@ -292,7 +293,7 @@ def _planned(planned: Plan, changed: Exchanged) -> Report:
         lowering=planned.lowering,
         plan=named(changed.replacements, planned.rows),
         replacements=changed.replacements,
-        notes=planned.notes + changed.notes,
+        notes=planned.notes + changed.notes + own_code.notes(planned.loaded.model),
         versions=versions(),
     )
 
