@@ -301,7 +301,12 @@ def test_colour_appears_on_a_terminal_and_not_under_no_color():
 def test_ctrl_c_during_the_conversion_leaves_nothing_behind(model, tmp_path):
     before = children()
     given = [str(model / "net.keras"), "-o", str(tmp_path / "out.tflite"), "--emit", "project"]
-    code, seen = on_terminal("sqp-export", *given, until=progress.STEPS["convert"], TMPDIR=str(tmp_path))
+    for _ in range(5):
+        code, seen = on_terminal("sqp-export", *given, until=progress.STEPS["convert"], TMPDIR=str(tmp_path))
+        if code != 0:
+            break
+        shutil.rmtree(tmp_path)  # On a busy machine the export may be done before the signal is sent.
+        tmp_path.mkdir()
     assert progress.STEPS["load"] in seen
     assert code == 130
     assert "interrupted, nothing was written" in seen

@@ -2,11 +2,7 @@
 
 import json
 import os
-import signal
 import stat
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -140,16 +136,6 @@ def test_an_older_file_survives_a_failed_export(softplus, tmp_path):
     with pytest.raises(sqp_tflite.RefusedError):
         sqp_tflite.export(dense(activation="gelu"), tmp_path / "x.tflite")
     assert (tmp_path / "x.tflite").read_bytes() == b"older" and len(list(tmp_path.iterdir())) == 1
-
-
-def test_ctrl_c_leaves_nothing_behind(demo, tmp_path):
-    program = Path(sys.executable).with_name("sqp-export")
-    process = subprocess.Popen([program, demo.model, "-o", tmp_path / "x.tflite"], stderr=subprocess.PIPE)
-    time.sleep(3)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode not in (0, None) and b"Traceback" not in err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_python_and_shell_are_the_same_thing(demo):
