@@ -24,7 +24,7 @@ demo: $(READY)
 	$(BIN)/python examples/digits.py --output demo-output
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
