@@ -8,7 +8,7 @@ import pytest
 import sqp_tflite
 from models import dense
 from sqp_tflite import child, runtimes
-from sqp_tflite.compare import compare, metric
+from sqp_tflite.compare import agreement, compare, metric
 from sqp_tflite.errors import CrashedError
 from sqp_tflite.load import load
 from sqp_tflite.pipeline import reference
@@ -139,3 +139,11 @@ def test_a_worker_that_died_is_not_lent_again():
 
 def test_samples_hold_their_length():
     assert len(Samples((np.zeros((3, 2)),), None, True)) == 3
+
+
+def test_an_output_that_hardly_varies_is_held_to_its_rounding():
+    reference = (1000.0 + np.linspace(0, 1e-3, 8, dtype=np.float64).reshape(4, 2),)
+    near = runtimes.Outputs((reference[0] + 1e-3,), (), (None,))
+    far = runtimes.Outputs((reference[0] + 1e-1,), (), (None,))
+    assert agreement("litert", near, reference, None, 1e-4).status == "ok"  # 1e-3 is 16 units of 1000's last place
+    assert agreement("litert", far, reference, None, 1e-4).status == "differs"
