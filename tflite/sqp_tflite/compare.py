@@ -19,8 +19,8 @@ FLOAT_TOLERANCE = 1e-4
 """Largest error of a float32 file, over the range of the outputs: float32 sums in another order, over many layers."""
 
 ROUNDING = 2.0**-18
-"""What rounding alone may do to an output, over its size: 64 units of float32's last place. An output that hardly varies
-beside its size (a large bias, random weights) has no range to speak of."""
+"""What rounding alone may do to an output, over its size: 64 units of float32's last place. An output that hardly
+varies beside its size (a large bias, random weights) has no range to speak of."""
 
 TOLERANCES = MappingProxyType(
     {"float32": FLOAT_TOLERANCE, "float16": 0.02, "dynamic": 0.2, "int8": 0.25, "int16x8": 0.2}
