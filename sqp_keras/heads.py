@@ -9,8 +9,8 @@ from sqp_keras.rebuild import rebuild
 from sqp_keras.sites import Site, sites
 
 _READ = {
-    "softmax": "the largest value is the class (argmax); the values are logits, not probabilities",
-    "log_softmax": "the largest value is the class (argmax); the values are logits, not log-probabilities",
+    "softmax": "the largest value{place} is the class (argmax); the values are logits, not probabilities",
+    "log_softmax": "the largest value{place} is the class (argmax); the values are logits, not log-probabilities",
     "sigmoid": "above 0 means yes (what was 0.5 is 0; a threshold p becomes log(p/(1-p)))",
 }
 
@@ -52,12 +52,30 @@ def drop_head(model: keras.Model, custom_objects: dict[str, Any] | None = None) 
     for name, owner, uses in _last_layers(model):
         for attribute in ("activation", ""):
             site = found.get((id(owner), attribute))
-            if site is not None and site.activation.name in _READ and uses == 1 and _last_axis(site):
+            if (
+                site is not None
+                and site.activation.name in _READ
+                and uses == 1
+                and _last_axis(site)
+                and not _masked(owner)
+            ):
                 substitutes[id(owner), attribute] = _linear if attribute else _nothing
-                heads.append(Head(name, site.label, site.activation.name, _READ[site.activation.name]))
+                heads.append(Head(name, site.label, site.activation.name, _note(site)))
     if not heads:
         return model, ()
     return rebuild(model, substitutes, custom_objects), tuple(heads)
+
+
+def _note(site: Site) -> str:
+    shape = getattr(getattr(site.owner, "output", None), "shape", ())
+    cells = "x".join(str(size) for size in shape[1:-1])
+    return _READ[site.activation.name].format(place=f" in each of {cells} cells" if cells else "")
+
+
+def _masked(owner: Any) -> bool:
+    """Whether a mask takes part: without its softmax, masked values could be the largest."""
+    nodes = getattr(owner, "_inbound_nodes", ())
+    return any(node.arguments.kwargs.get("mask") is not None for node in nodes)
 
 
 def _last_axis(site: Site) -> bool:

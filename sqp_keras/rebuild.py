@@ -66,14 +66,24 @@ def copied_activation(owner: Any) -> Any:
 
 def _copy(model: keras.Model, substitutes: Substitutes, cache: dict[int, Any]) -> Any:
     if isinstance(model, keras.Sequential) or _is_functional(model):
+        more = {} if isinstance(model, keras.Sequential) else {"call_function": _called}
         with _not_compiled(model):
-            return keras.models.clone_model(model, clone_function=lambda layer: _copy_layer(layer, substitutes, cache))
+            return keras.models.clone_model(
+                model, clone_function=lambda layer: _copy_layer(layer, substitutes, cache), **more
+            )
     new = _from_config(model)
     if not new.built and getattr(model, "_build_shapes_dict", None):
         new.build_from_config(model.get_build_config())
     if not new.built or len(new.weights) != len(model.weights):
         _build_like(new, model)
     return new
+
+
+def _called(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls a copied layer without the `mask=None` that Keras records for a Softmax: its stand-in may take no mask."""
+    if kwargs.get("mask", layer) is None:
+        del kwargs["mask"]
+    return layer(*args, **kwargs)
 
 
 @contextlib.contextmanager

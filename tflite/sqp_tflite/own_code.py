@@ -29,8 +29,8 @@ _ATTENTION = MappingProxyType(
         "GroupQueryAttention": "Use keras.layers.MultiHeadAttention, whose softmax `--replace accurate` exchanges.",
         "GroupedQueryAttention": "Use keras.layers.MultiHeadAttention, whose softmax `--replace accurate` exchanges.",
         "Attention": "Write it as keras.layers.Dot(axes=2)([query, key]), sqp_keras.AlgebraicSoftmax() and "
-        "keras.layers.Dot(axes=(2, 1))([scores, value]), which gives the same within 0.0005 (times its scale, if it has "
-        "one); or use keras.layers.MultiHeadAttention with `--replace accurate`.",
+        "keras.layers.Dot(axes=(2, 1))([scores, value]), which gives the same within 0.0005 (times its scale "
+        "if it has one); or use keras.layers.MultiHeadAttention with `--replace accurate`.",
         "AdditiveAttention": "Write it as a layer of your own that calls sqp_keras.algebraic(query + key, "
         '"tanh") and sqp_keras.algebraic(scores, "softmax"); or use keras.layers.MultiHeadAttention with '
         "`--replace accurate`.",
@@ -73,10 +73,11 @@ def _remedied(finding: Finding, layers: Mapping[str, Any], left: Mapping[str, st
     way = _attention(layer)
     if not way and isinstance(layer, keras.layers.Layer) and type(layer).__module__.split(".")[0] not in _KERAS:
         call = _CALLS.get(finding.op)
-        way = call and (
-            f"{type(layer).__name__} computes it in its own code, where `--replace` does not reach: "
-            f"let it hold and call {call}."
-        )
+        if call:
+            way = (
+                f"{type(layer).__name__} computes it in its own code, where `--replace` does not reach: "
+                f"let it hold and call {call}."
+            )
     return dataclasses.replace(finding, remedy=way) if way else finding
 
 
