@@ -3,9 +3,11 @@
 import dataclasses
 
 import keras
-import models
 import numpy as np
 import pytest
+
+import models
+import sqp_keras
 import zoo
 from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
 from sqp_tflite.graph import FLOAT_DTYPES
@@ -151,6 +153,16 @@ def test_operators_that_the_quantiser_lacks_become_tables():
     assert "GATHER" in {row.op for row in exported.report.ops}
     with pytest.raises(RefusedError, match="LEAKY_RELU.*--quantize int8 --lowering table"):
         export(model, data=data(model), quantize="int16x8")
+
+
+@pytest.mark.parametrize("form", [("int8", "integer"), ("int16x8", "integer"), ("int8", "table")])
+def test_the_algebraic_family_in_integers(form):
+    """Of elu's form: its minimum has no integer operator, and is written with a subtraction and RELU."""
+    keras.utils.set_random_seed(0)
+    hidden = [L.Dense(8, activation=sqp_keras.Algebraic(of)) for of in ("silu", "elu")]
+    model = keras.Sequential([keras.Input((4,), name="x"), *hidden, L.Dense(2)])
+    exported = export(model, data=data(model), quantize=form[0], lowering=form[1])
+    assert not [row for row in exported.report.ops if row.dtype in FLOAT_DTYPES]
 
 
 def scaled(factor):

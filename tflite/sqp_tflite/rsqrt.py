@@ -1,12 +1,14 @@
-"""Writes the square roots of activations as v*rsqrt(v), which the interpreters compute in integers."""
+"""Writes activations with operators that the interpreters compute in integers: sqrt(v) as v*rsqrt(v)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqp_tflite.islands import in_scope
 
 
 def with_rsqrt(graph_def: bytes) -> bytes:
-    """Returns the frozen graph with sqrt(v) = v * rsqrt(v) in every activation's form.
+    """Returns the frozen graph with sqrt(v) = v * rsqrt(v) and min(a, b) = a - relu(a - b) in every activation's form.
 
     There v is at least b/4 > 0. Other square roots stay: theirs may be of zero, where the product is no number.
 
@@ -17,10 +19,20 @@ def with_rsqrt(graph_def: bytes) -> bytes:
 
     definition = graph_pb2.GraphDef.FromString(graph_def)
     for node in list(definition.node):
-        if node.op != "Sqrt" or not in_scope(node.name):
+        if node.op not in ("Sqrt", "Minimum") or not in_scope(node.name):
             continue
-        inverse = definition.node.add(op="Rsqrt", name=f"{node.name}/Rsqrt", input=list(node.input))
-        inverse.attr["T"].CopyFrom(node.attr["T"])
-        node.op = "Mul"
-        node.input.append(inverse.name)
+        if node.op == "Sqrt":
+            node.input.append(_added(definition, node, "Rsqrt", list(node.input)))
+            node.op = "Mul"
+        else:
+            beyond = _added(definition, node, "Sub", list(node.input))
+            node.input[1] = _added(definition, node, "Relu", [beyond])
+            node.op = "Sub"
     return definition.SerializeToString(deterministic=True)
+
+
+def _added(definition: Any, node: Any, op: str, inputs: list[str]) -> str:
+    """Returns the name of a new node beside another one, of the same type."""
+    new = definition.node.add(op=op, name=f"{node.name}/{op}", input=inputs)
+    new.attr["T"].CopyFrom(node.attr["T"])
+    return new.name
