@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
+
 from sqp_tflite import schema_file
 from sqp_tflite.child import Worker
 from sqp_tflite.lower import lower
@@ -54,6 +55,7 @@ class Outcome:
 def converted(activation: str) -> tuple[bytes, str, str]:
     """Returns the float file of an activation on 256 elements, and the names of its input and output."""
     import keras
+
     from sqp_tflite.convert import convert_graph
     from sqp_tflite.load import load
     from sqp_tflite.plan import plan

@@ -18,11 +18,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
-import sqp_tflite
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import sqp_keras
+import sqp_tflite
 from examples import digits
 
 SIZES = (4096, 65536, 1048576)

@@ -20,9 +20,9 @@ import numpy as np
 from keras import layers
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
-from sqp_tflite import export
 
 import sqp_keras
+from sqp_tflite import export
 
 
 def measurements() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

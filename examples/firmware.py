@@ -18,10 +18,10 @@ import numpy as np
 from keras import layers
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
-from sqp_tflite import Export, export
-from sqp_tflite.emit import CStyle
 
 import sqp_keras  # noqa: F401  gives the string "squareplus" its meaning
+from sqp_tflite import Export, export
+from sqp_tflite.emit import CStyle
 
 HERE = Path(__file__).resolve().parent / "firmware"
 COMMAND = (

@@ -20,9 +20,9 @@ import numpy as np
 from keras import layers, ops
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
-from sqp_tflite import export
 
 import sqp_keras
+from sqp_tflite import export
 
 FLOOR = 0.05
 """Smallest sigma, in standard deviations of the target: the likelihood has no bound without one."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from sqp_tflite import arena
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.extremes import BEYOND, ENDS, extremes

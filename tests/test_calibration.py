@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from sqp_tflite import calibration
 from sqp_tflite.calibration import Calibration
 from sqp_tflite.errors import BadInputError

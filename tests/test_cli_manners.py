@@ -16,6 +16,7 @@ import jsonschema
 import keras
 import numpy as np
 import pytest
+
 from sqp_tflite import arguments, cli, completion, output, progress
 from sqp_tflite.emit import KINDS
 from sqp_tflite.errors import BadInputError

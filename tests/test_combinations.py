@@ -1,6 +1,7 @@
 """What goes together is decided before anything is converted, and every refusal names a way out."""
 
 import pytest
+
 from sqp_tflite.combinations import Combination, broken, combinations, nearest, refuse
 from sqp_tflite.errors import BadInputError, RefusedError
 

@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+
 import sqp_tflite
 from models import dense
 from sqp_tflite import child, runtimes

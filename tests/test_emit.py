@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from benchmarks.mcu import emulator
 from sqp_tflite import arena, runtimes
 from sqp_tflite.audit import op_rows
 from sqp_tflite.emit import KINDS, CStyle, Golden, Material, emit
@@ -20,8 +22,6 @@ from sqp_tflite.emit.resolver import REGISTERED, method, resolver
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.read import read
 from sqp_tflite.report import OpRow, Report
-
-from benchmarks.mcu import emulator
 
 HERE = Path(__file__).parent
 DECLARATIONS = HERE / "tflm_declarations"

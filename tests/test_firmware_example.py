@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from sqp_tflite import curves
 from test_emit import self_test
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib import image
+
 from sqp_tflite import curves
 from sqp_tflite.drawing import FAMILIES, family, graph_drawing, memory_drawing
 from sqp_tflite.graph import Op

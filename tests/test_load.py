@@ -7,11 +7,11 @@ import h5py
 import keras
 import numpy as np
 import pytest
+
+import sqp_keras  # noqa: F401
 import sqp_tflite
 from models import dense, subclassed
 from sqp_tflite.load import load
-
-import sqp_keras  # noqa: F401
 
 L = keras.layers
 EVIL = []

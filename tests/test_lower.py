@@ -5,6 +5,8 @@ import dataclasses
 import mpmath
 import numpy as np
 import pytest
+
+from benchmarks import activation_grid
 from sqp_tflite import schema_file
 from sqp_tflite.child import Worker
 from sqp_tflite.elementwise import BINARY, ELEMENTWISE, UNARY, apply
@@ -12,8 +14,6 @@ from sqp_tflite.layer_errors import observe_here
 from sqp_tflite.lower import lower, verify
 from sqp_tflite.quantize import Request, quantize
 from sqp_tflite.read import read
-
-from benchmarks import activation_grid
 
 RANGES = ((-6.0, 6.0), (-3.0, 21.7))
 
@@ -106,6 +106,7 @@ def test_declined_chains_stay(softplus):
 
 def test_equal_tables_are_shared():
     import keras
+
     from sqp_tflite.convert import convert_graph
     from sqp_tflite.load import load
     from sqp_tflite.plan import plan
@@ -130,13 +131,13 @@ def test_equal_tables_are_shared():
 
 def test_a_constant_per_channel_gets_a_table_per_channel():
     import keras
+
+    import sqp_keras
     from sqp_tflite.convert import convert_graph
     from sqp_tflite.load import load
     from sqp_tflite.plan import plan
     from sqp_tflite.rewrite import rewrite
     from sqp_tflite.runtimes import run
-
-    import sqp_keras
 
     keras.utils.set_random_seed(0)
     act = sqp_keras.Squareplus(b=4.0, learn_b="channel", name="act")

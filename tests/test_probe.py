@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from sqp_tflite import op_table, probe
 from sqp_tflite.one_op import build
 from sqp_tflite.op_families import FAMILIES, cases

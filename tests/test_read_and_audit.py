@@ -3,9 +3,10 @@
 import keras
 import numpy as np
 import pytest
-import sqp_tflite
 import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
+
+import sqp_tflite
 from models import dense
 from sqp_tflite.audit import audit, op_rows
 from sqp_tflite.graph import Graph

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.load import load
 from sqp_tflite.pipeline import export

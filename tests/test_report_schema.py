@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
 from sqp_tflite import report
 from sqp_tflite.cli import export_main, inspect_main
 from sqp_tflite.errors import BadInputError

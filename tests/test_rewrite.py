@@ -5,10 +5,10 @@ import collections
 import keras
 import numpy as np
 import pytest
-from models import Subclassed, dense, subclassed, two_in_two_out
 
 import sqp_keras
 import sqp_tflite
+from models import Subclassed, dense, subclassed, two_in_two_out
 from sqp_tflite.load import load
 from sqp_tflite.plan import plan
 from sqp_tflite.read import read

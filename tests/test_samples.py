@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import sqp_tflite
 from sqp_tflite.load import InputSpec
 from sqp_tflite.samples import samples, seeded
