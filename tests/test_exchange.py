@@ -1,13 +1,20 @@
 """Models with exp and log become deployable: --replace and --head, from Python and from the shell."""
 
 import json
+import re
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+
+import sqp_keras
 import sqp_tflite
+import zoo
 from models import dense
+from sqp_tflite import arguments, cli, own_code
 from sqp_tflite.read import read
+from sqp_tflite.report import Finding
 
 L = keras.layers
 ALLOWED = {"FULLY_CONNECTED", "CONV_2D", "RESHAPE", "ADD", "MUL", "SQRT", "SUB", "RELU", "MINIMUM", "MAXIMUM"}
@@ -90,7 +97,7 @@ def test_inner_softmax_becomes_algebraic():
 
 def test_gates_of_recurrent_layers_are_reached():
     keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((5, 3)), L.LSTM(4, name="lstm"), L.Dense(2)])
+    model = keras.Sequential([keras.Input((2, 3)), L.LSTM(4, name="lstm"), L.Dense(2)])
     exported = sqp_tflite.export(model, replace="accurate")
     assert not {op.name for _, op in read(exported.model_bytes).all_ops()} & {"LOGISTIC", "TANH", "WHILE"}
     assert {row.layer.rpartition("/")[2] for row in exported.report.replacements} == {
@@ -99,9 +106,218 @@ def test_gates_of_recurrent_layers_are_reached():
     }
 
 
+def gated(layer):
+    """Few steps: what is tested is that each gate of each step becomes an island or a table of its own."""
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((2, 3), name="x"), layer, L.Dense(3, activation="softmax", name="head")])
+
+
+PUBLISHED = {
+    "mean and sigma, softplus": lambda: zoo.build("Z22", activation="relu", head="original"),
+    "LSTM": lambda: gated(L.LSTM(3)),
+    "elu and silu": lambda: keras.Sequential(
+        [keras.Input((6, 6, 2), name="x"), L.Conv2D(4, 3, activation="elu"), L.Flatten(), L.Dense(4, activation="silu")]
+    ),
+}
+FORMS = [("float32", "algebraic"), ("int8", "algebraic"), ("int8", "table")]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_activations_ship_in_float_and_in_integers(name):
+    model = PUBLISHED[name]()
+    data = zoo.samples(model)
+    for quantize, lowering in FORMS:
+        exported = sqp_tflite.export(
+            model, data=data, quantize=quantize, lowering=lowering, replace="accurate", head="logits"
+        )
+        ops = {op.name for _, op in read(exported.model_bytes).all_ops()}
+        assert not ops & {"EXP", "LOG", "ELU", "GELU", "LOGISTIC", "TANH", "SOFTMAX", "WHILE"}
+        assert ("SQRT" in ops) == (lowering == "algebraic")
+        (micro,) = (row for row in exported.report.agreement if row.runtime == "tflm")
+        # Eight bits of weights and of every activation; zoo models in the same numbers with squareplus stay below 3 %.
+        assert micro.error_of_range <= (1e-4 if quantize == "float32" else 0.05)
+
+
+def test_a_smaller_max_error_takes_more_roots():
+    model = dense(activation="silu")
+    roots = [
+        sqp_tflite.export(model, replace="accurate", max_error=bound, dry_run=True).report.replacements[0].terms
+        for bound in (None, 1e-3, 1e-4, 1e-5)
+    ]
+    assert roots == [5, 5, 7, 7]
+    with pytest.raises(sqp_tflite.BadInputError, match=r"No sum for silu stays within 1e-06.*Raise max_error"):
+        sqp_tflite.export(model, replace="accurate", max_error=1e-6, dry_run=True)
+
+
+def test_samples_are_handed_over_in_the_structure_of_the_inputs(recwarn):
+    keras.utils.set_random_seed(0)
+    named = {"a": keras.Input((4,), name="a"), "b": keras.Input((4,), name="b")}
+    model = keras.Model(named, L.Dense(2, activation="softplus")(named["a"] - named["b"]))
+    data = {name: np.full((8, 4), value, "float32") for name, value in (("a", 3.0), ("b", 1.0))}
+    sqp_tflite.export(model, replace="fast", data=data, dry_run=True)
+    sqp_tflite.export(dense(activation="softplus"), replace="fast", data=np.ones((8, 4), "float32"), dry_run=True)
+    assert not [warning for warning in recwarn if "structure" in str(warning.message)]
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class OwnSoftmax(L.Layer):
+    """A layer that calls softmax in its own code, where no site is."""
+
+    def call(self, x):
+        return keras.ops.softmax(x)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class HeldSoftmax(L.Layer):
+    """The same after its remedy."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.softmax = sqp_keras.AlgebraicSoftmax()
+
+    def call(self, x):
+        return self.softmax(x)
+
+
+def attending(attend):
+    keras.utils.set_random_seed(0)
+    x = keras.Input((6, 8), name="x")
+    return keras.Model(x, L.Dense(3, name="last")(L.GlobalAveragePooling1D()(attend(x))))
+
+
+def dots(x):
+    weights = sqp_keras.AlgebraicSoftmax()(L.Dot(axes=2)([x, x]))
+    return L.Dot(axes=(2, 1))([weights, x])
+
+
+GROUPED = getattr(L, "GroupQueryAttention", None) or L.GroupedQueryAttention
+OWN_CODE = {
+    "attention": (lambda x: L.Attention(name="own")([x, x]), {"SOFTMAX"}, r"keras.layers.Dot\(axes=2\)", dots),
+    "additive attention": (
+        lambda x: L.AdditiveAttention(name="own")([x, x]),
+        {"SOFTMAX", "TANH"},
+        r'sqp_keras.algebraic\(scores, "softmax"\)',
+        None,
+    ),
+    "attention by a sum of tanh": (
+        lambda x: L.Attention(score_mode="concat", name="own")([x, x]),
+        {"SOFTMAX", "TANH"},
+        r'sqp_keras.algebraic\(query \+ key, "tanh"\)',
+        None,
+    ),
+    "grouped-query attention": (
+        lambda x: GROUPED(4, 2, 2, name="own")(x, x),
+        {"SOFTMAX"},
+        "Use keras.layers.MultiHeadAttention",
+        lambda x: L.MultiHeadAttention(2, 4)(x, x),
+    ),
+    "a layer of the user's": (
+        lambda x: OwnSoftmax(name="own")(x),
+        {"SOFTMAX"},
+        r"OwnSoftmax computes it in its own code.*sqp_keras.AlgebraicSoftmax\(\)",
+        lambda x: HeldSoftmax()(x),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OWN_CODE)
+def test_softmax_in_a_layers_own_code_is_refused_with_a_remedy_that_works(case):
+    attend, ops, words, remedied = OWN_CODE[case]
+    model = attending(attend)
+    with pytest.raises(sqp_tflite.RefusedError, match=words) as caught:
+        sqp_tflite.export(model, replace="accurate", head="logits")
+    assert {finding.layer for finding in caught.value.findings} == {"own"}
+    assert ops <= {finding.op for finding in caught.value.findings}
+    assert not any("Drop a final one" in finding.remedy for finding in caught.value.findings)
+    said = [note for note in caught.value.report.notes if "`own`" in note and "does not reach" in note]
+    assert bool(said) == ("user" not in case)
+    if remedied is not None:
+        mended = attending(remedied)
+        exported = sqp_tflite.export(mended, replace="accurate")
+        assert not {op.name for _, op in read(exported.model_bytes).all_ops()} & {"EXP", "SOFTMAX", "TANH"}
+        if case != "grouped-query attention":  # Another layer, whose weights are to be trained.
+            mended.set_weights(model.get_weights())
+            x = zoo.samples(model, 8)["x"]
+            # The algebraic softmax is within 5e-4 of softmax; each layer behind it has weights of about 1.
+            np.testing.assert_allclose(mended(x), model(x), atol=4 * sqp_keras.replace.SOFTMAX_ERROR)
+
+
+def test_additive_attention_as_its_remedy_says():
+    class Additive(L.Layer):
+        def call(self, query, key):
+            ops = keras.ops
+            sums = sqp_keras.algebraic(ops.expand_dims(query, 2) + ops.expand_dims(key, 1), "tanh")
+            weights = sqp_keras.algebraic(ops.sum(sums, axis=-1), "softmax")
+            return ops.matmul(weights, key)
+
+    model, mended = attending(OWN_CODE["attention by a sum of tanh"][0]), attending(lambda x: Additive()(x, x))
+    mended.set_weights(model.get_weights()[1:])  # without the factor of the sum, which is 1
+    x = zoo.samples(model, 8)["x"]
+    # Halved: the mean over six positions leaves so small a range that float32's rounding is a ten-thousandth of it.
+    exported = sqp_tflite.export(mended, data={"x": x / 2})
+    assert exported.report.verdict == "ok"
+    # Eight tanh, each within 1e-4 of 2, in a softmax.
+    np.testing.assert_allclose(mended(x), model(x), atol=4e-3)
+
+
+def test_a_rule_that_left_an_activation_is_what_the_remedy_is_about():
+    rows = (Finding("a", "GELU", "float32", "no.", "Retrain."), Finding("b", "GELU", "float32", "no.", "Retrain."))
+    remedied = own_code.with_remedies(rows, None, {"b": "Add gelu=accurate to `--replace`."})
+    assert [finding.remedy for finding in remedied] == ["Retrain.", "Add gelu=accurate to `--replace`."]
+
+
+HEADS = {
+    "one per cell": (
+        lambda i: L.Softmax(name="cells")(L.Conv2D(3, 1)(i)),
+        ["output: softmax of `cells` left out; the largest value in each of 4x4 cells is the class (argmax)"],
+    ),
+    "two outputs": (
+        lambda i: [
+            L.Dense(3, activation="softmax", name="kind")(L.Flatten()(i)),
+            L.Dense(2, activation="sigmoid", name="flags")(L.Flatten()(i)),
+            L.Dense(1, name="size")(L.Flatten()(i)),
+        ],
+        [
+            "output `kind`: softmax of `kind` left out; the largest value is the class",
+            "output `flags`: sigmoid of `flags` left out; above 0 means yes",
+        ],
+    ),
+    "another axis": (lambda i: L.Softmax(axis=1)(i), ["No output ends in a softmax or sigmoid: nothing was dropped."]),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_shell_says_how_to_read_what_lost_its_head(case, tmp_path, capfd):
+    build, words = HEADS[case]
+    keras.utils.set_random_seed(0)
+    i = keras.Input((4, 4, 2), name="x")
+    keras.Model(i, build(i)).save(tmp_path / "m.keras")
+    assert cli.export_main([str(tmp_path / "m.keras"), "--head", "logits", "--dry-run"]) == 0
+    printed = " ".join(capfd.readouterr().out.split())
+    assert all(said in printed for said in words)
+    assert printed.count("left out") == sum("left out" in said for said in words)
+
+
+def test_a_subclassed_models_head_is_not_searched_for():
+    class Subclassed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = L.Dense(3, activation="softmax")
+
+        def call(self, x):
+            return self.dense(x)
+
+    model = Subclassed()
+    model(np.zeros((1, 4), "float32"))
+    notes = sqp_tflite.export(model, head="logits", dry_run=True).report.notes
+    assert any("Sequential and functional models alone" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"max_error": 1e-4}, "without `replace`"),
+        ({"replace": "accurate", "max_error": 0.0}, "above 0"),
         ({"replace": "exact"}, '"accurate", "fast" or a mapping'),
         ({"replace": {"softplsu": "accurate"}}, "softplsu"),
         ({"head": "probabilities"}, "`head` must be one of keep, logits"),
@@ -144,3 +360,50 @@ def test_map_and_replace_work_together(tmp_path, command):
     ran = command("sqp-export", path, "--map", "my_softplus=softplus", "--replace", "accurate", "--json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["replacements"][0]["was"] == "softplus"
+
+
+def test_the_page_on_existing_models_holds():
+    page = (Path(__file__).parent.parent / "docs" / "existing_models.md").read_text(encoding="utf-8")
+    known = set(arguments.export_parser()._option_string_actions)
+    assert set(re.findall(r"--[a-z][a-z-]+", page)) <= known
+    zoo_rows = page.split("<!-- zoo -->")[1].split("<!-- /zoo -->")[0].strip().splitlines()[2:]
+    assert {row.split(" | ")[2] for row in zoo_rows} == {"ok"}
+    large = page.split("<!-- applications -->")[1].split("<!-- /applications -->")[0].strip().splitlines()[2:]
+    cells = [row.strip("| ").split(" | ") for row in large]
+    assert [row[0] for row in cells] == ["MobileNetV3Small", "EfficientNetB0", "DenseNet121"]
+    assert all(row[5] == "none" and float(row[6].rstrip("%")) >= 99.0 for row in cells)
+
+
+BAD_CALLS = {
+    "no rule": (["--replace", "precise"], "--replace must be accurate, fast or ACT=RULE,... Received: 'precise'"),
+    "no activation": (["--replace", "=accurate"], "For example --replace silu=accurate"),
+    "an unknown rule": (["--replace", "softplus=precise"], "'precise' for `hidden`"),
+    "an unknown name": (["--replace", "softplsu=accurate"], "Received: 'softplsu'. The model has: hidden"),
+    "a name twice": (["--replace", "softplus=accurate,softplus=fast"], "Received: 'softplus' twice"),
+    "a bound of nothing": (["--replace", "accurate", "--max-error", "0"], "must be above 0 and below 1"),
+    "a bound in words": (["--replace", "accurate", "--max-error", "small"], "Received: 'small'. For example"),
+    "a bound that no sum keeps": (["--replace", "accurate", "--max-error", "1e-9"], "Raise max_error to"),
+    "a bound alone": (["--max-error", "0.01"], "Add --replace accurate"),
+    "a map without a name": (["--map", "=softplus"], "--map must be NAME=ACTIVATION"),
+    "a map to nothing": (["--map", "mine=nosuch"], "nosuch"),
+    "a map twice": (["--map", "mine=elu", "--map", "mine=gelu"], "Received: 'mine' twice"),
+    "an unknown head": (["--head", "probabilities"], "invalid choice: 'probabilities'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_calls_get_one_clear_line_and_write_nothing(case, tmp_path, capfd):
+    given, words = BAD_CALLS[case]
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,), name="x"), L.Dense(4, activation="softplus", name="hidden")])
+    model.save(tmp_path / "m.keras")
+    try:
+        code = cli.export_main([str(tmp_path / "m.keras"), *given])
+    except SystemExit as ended:
+        code = ended.code
+    printed = capfd.readouterr()
+    assert code == 2 and words in printed.err and printed.out == ""
+    assert "Traceback" not in printed.err
+    (message,) = (line for line in printed.err.splitlines() if words in line)
+    assert message.startswith("sqp-export: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.keras"]

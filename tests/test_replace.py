@@ -420,6 +420,11 @@ HEADS = {
     "dense": (lambda: sequential(layers.Dense(4, "relu"), layers.Dense(3, "softmax", name="out")), "softmax", "argmax"),
     "layer": (lambda: sequential(layers.Dense(3), layers.Activation("sigmoid", name="out")), "sigmoid", "above 0"),
     "softmax layer": (lambda: sequential(layers.Dense(3), layers.Softmax(name="out")), "softmax", "argmax"),
+    "called softmax layer": (
+        lambda: functional(lambda i: layers.Softmax(name="out")(layers.Dense(3)(i))),
+        "softmax",
+        "largest value is the class (argmax)",
+    ),
     "operation": (lambda: functional(lambda i: keras.ops.softmax(layers.Dense(3)(i))), "softmax", "argmax"),
     "nested": (
         lambda: functional(lambda i: sequential(layers.Dense(3, "sigmoid", name="out"))(i)),
@@ -452,14 +457,21 @@ def test_every_output_loses_its_head_by_name():
     assert set(logits(np.zeros((1, 4), "float32"))) == {"kind", "size"}
 
 
+def test_a_softmax_per_cell_is_read_per_cell():
+    model = functional(lambda i: layers.Softmax()(layers.Conv2D(3, 1)(i)), (4, 5, 2))
+    _, heads = sqp_keras.drop_head(model)
+    assert "the largest value in each of 4x5 cells is the class (argmax)" in str(heads[0])
+
+
 @pytest.mark.parametrize(
     "build",
     [
+        lambda i: layers.Softmax()(layers.Dense(8)(i), mask=i > 0),
         lambda i: layers.Softmax(axis=1)(layers.Reshape((2, 4))(i)),
         lambda i: layers.Dense(3, "relu")(i),
         lambda i: [(p := layers.Dense(3, "softmax")(i)), layers.Dense(1)(p)],
     ],
-    ids=["other axis", "no head", "used again"],
+    ids=["a mask", "other axis", "no head", "used again"],
 )
 def test_other_heads_stay(build):
     model = functional(build)
