@@ -1,9 +1,9 @@
 """Times activations against ReLU on this machine's CPU: eager, graph and XLA, forward and with the gradient.
 
-All figures of a line come from one run in which the candidates take turns, so that a busy machine slows all alike; each
-is the median over the rounds of the ratio to ReLU in the same round.
+The candidates take turns, call by call, so that a busy machine slows all alike. A figure is the ratio to ReLU of the
+tenth percentiles of the times: other programs only ever add time. The profile shows where plain graphs spend it.
 
-    python benchmarks/activations.py [--rounds 40] [--sizes 1000000 65536] [--json FILE]
+    python benchmarks/activations.py [--rounds 200] [--sizes 1000000 65536] [--write] [--json FILE]
 """
 
 import argparse
@@ -12,6 +12,7 @@ import os
 import platform
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,9 @@ CANDIDATES = {
     "elu": keras.activations.elu,
     "silu": keras.activations.silu,
 }
+PROFILED = ("relu", "keras squareplus", "squareplus")
 MODES = ("eager", "graph", "xla")
+DOCS = Path(__file__).parents[1] / "docs" / "training_speed.md"
 
 
 def forward_and_backward(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -52,50 +55,140 @@ def in_mode(function: Callable[[Any], Any], mode: str) -> Callable[[Any], Any]:
     return tf.function(function, jit_compile=mode == "xla", autograph=False)
 
 
+def sample(size: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(0, 3, size).astype(np.float32)
+
+
 def measure(size: int, mode: str, backward: bool, rounds: int) -> dict[str, dict[str, float]]:
-    """Returns per candidate the median time in milliseconds and the median ratio to ReLU."""
-    x = tf.constant(np.random.default_rng(0).normal(0, 3, size).astype(np.float32))
+    """Returns per candidate the time in milliseconds in quiet moments, and two ratios to ReLU."""
+    x = tf.constant(sample(size))
     calls = {n: in_mode(forward_and_backward(f) if backward else f, mode) for n, f in CANDIDATES.items()}
-    repeats = max(1, 2_000_000 // size // 4)
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(rounds + 3):
+    for turn in range(rounds + 5):
         for name, call in calls.items():
             start = time.perf_counter()
-            for _ in range(repeats):
-                call(x)
-            if turn >= 3:  # The first turns trace, compile and warm the allocator.
-                times[name].append((time.perf_counter() - start) / repeats)
+            call(x)
+            if turn >= 5:  # The first turns trace, compile and warm the allocator.
+                times[name].append(time.perf_counter() - start)
+    quiet = {name: float(np.quantile(seen, 0.1)) for name, seen in times.items()}
     return {
         name: {
-            "ms": 1e3 * statistics.median(seen),
-            "ratio": statistics.median(a / b for a, b in zip(seen, times["relu"], strict=True)),
+            "ms": 1e3 * quiet[name],
+            "ratio": quiet[name] / quiet["relu"],
+            "median_ratio": statistics.median(a / b for a, b in zip(seen, times["relu"], strict=True)),
         }
         for name, seen in times.items()
     }
 
 
+def profile(function: Callable[[Any], Any], backward: bool, size: int, rounds: int = 40) -> list[dict[str, Any]]:
+    """Returns the kernels of a plain graph in order, with their time in quiet moments and the bytes they allocate."""
+    v1 = tf.compat.v1
+    found: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    kinds = {}
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [size])
+        y = function(x)
+        # Fetched as operations: nothing is copied out of the session.
+        fetched = [y.op, *(gradient.op for gradient in (tf.gradients(y, x, grad_ys=x) if backward else []))]
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
+        for _ in range(rounds):
+            seen = v1.RunMetadata()
+            session.run(fetched, {x: sample(size)}, options=options, run_metadata=seen)
+            for node in (node for device in seen.step_stats.dev_stats for node in device.node_stats):
+                took = node.op_end_rel_nanos - node.op_start_rel_nanos
+                found[node.node_name].append((took / 1e3, sum(memory.total_bytes for memory in node.memory)))
+        for graph in seen.partition_graphs:
+            kinds.update({node.name: node.op for node in graph.node})
+    return [
+        {
+            "op": kinds[name],
+            "us": float(np.quantile([took for took, _ in steps], 0.1)),
+            "bytes": steps[-1][1],
+        }
+        for name, steps in found.items()
+        if kinds.get(name, "Const") not in ("Const", "_Arg", "IdentityN", "Identity", "NoOp", "_Retval")
+    ]
+
+
+def fusions(function: Callable[[Any], Any], size: int) -> int:
+    """Returns the number of kernels that XLA makes of value and gradient together."""
+    compiled = tf.function(forward_and_backward(function), jit_compile=True, autograph=False)
+    text = compiled.experimental_get_compiler_ir(tf.constant(sample(size)))(stage="optimized_hlo")
+    entry = text[text.index("ENTRY") :]
+    return entry.count(" fusion(") + entry.count(" call(")
+
+
+def speed_table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| elements | mode | pass | relu, ms |" + "".join(f" {name} |" for name in list(CANDIDATES)[1:]),
+        "|---:|---|---|---:|" + "---:|" * (len(CANDIDATES) - 1),
+    ]
+    for row in rows:
+        figures = row["activations"]
+        ratios = "".join(f" {figures[name]['ratio']:.2f} |" for name in list(CANDIDATES)[1:])
+        lines.append(f"| {row['size']:,} | {row['mode']} | {row['pass']} | {figures['relu']['ms']:.3f} |{ratios}")
+    return lines
+
+
+def profile_table(profiles: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| pass | activation | kernels | new buffers | microseconds | kernel by kernel (microseconds, * new buffer) |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for row in profiles:
+        each = " ".join(f"{k['op']} {k['us']:.0f}{'*' if k['bytes'] else ''}" for k in row["kernels"])
+        new = sum(1 for k in row["kernels"] if k["bytes"])
+        total = sum(k["us"] for k in row["kernels"])
+        lines.append(f"| {row['pass']} | {row['name']} | {len(row['kernels'])} | {new} | {total:.0f} | {each} |")
+    return lines
+
+
+def fusion_sentence(counts: dict[str, int]) -> str:
+    return "Kernels that XLA makes of value and gradient: " + ", ".join(f"{n} {k}" for n, k in counts.items()) + "."
+
+
+def write(part: str, lines: list[str]) -> None:
+    """Puts the lines between the markers of `part` in the page."""
+    page = DOCS.read_text()
+    begin, end = f"<!-- {part}: begin (benchmarks/activations.py --write) -->", f"<!-- {part}: end -->"
+    DOCS.write_text(page[: page.index(begin) + len(begin)] + "\n" + "\n".join(lines) + "\n" + page[page.index(end) :])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 65_536])
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/training_speed.md")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
+    machine = (
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
+    )
+    print(machine)
     rows = []
-    print(f"ratio to relu (ms) - {platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-          f"TensorFlow {tf.__version__}, Keras {keras.__version__}")  # fmt: skip
-    print(f"{'size':>9} {'mode':6} {'pass':9}" + "".join(f"{name:>19}" for name in CANDIDATES))
     for size in arguments.sizes:
         for mode in arguments.modes:
             for backward in (False, True):
+                label = "both" if backward else "forward"
                 figures = measure(size, mode, backward, arguments.rounds)
-                label = "fwd+bwd" if backward else "forward"
                 rows.append({"size": size, "mode": mode, "pass": label, "activations": figures})
-                cells = "".join(f"{f['ratio']:>10.2f} ({f['ms']:6.3f})" for f in figures.values())
-                print(f"{size:>9} {mode:6} {label:9}{cells}", flush=True)
+                print(speed_table(rows[-1:])[-1], flush=True)
+    profiles = [
+        {"pass": label, "name": name, "kernels": profile(CANDIDATES[name], label == "both", arguments.sizes[0])}
+        for label in ("forward", "both")
+        for name in PROFILED
+    ]
+    counts = {name: fusions(CANDIDATES[name], arguments.sizes[0]) for name in CANDIDATES}
+    print("\n".join([*profile_table(profiles), fusion_sentence(counts)]))
     if arguments.json:
-        versions = {"tensorflow": tf.__version__, "keras": keras.__version__, "cores": os.cpu_count()}
-        arguments.json.write_text(json.dumps({"versions": versions, "rows": rows}, indent=1) + "\n")
+        found = {"machine": machine, "rows": rows, "profile": profiles, "xla_kernels": counts}
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.write:
+        write("speed", [machine, "", *speed_table(rows)])
+        write("profile", [*profile_table(profiles), "", fusion_sentence(counts)])
 
 
 if __name__ == "__main__":
