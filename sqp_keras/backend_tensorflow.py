@@ -42,11 +42,11 @@ def squareplus(x: Any, c: Any) -> Any:
 def rectifier(x: Any) -> Any:
     """Returns relu of `x`, the limit b = 0, with the derivative 1/2 at 0 that squareplus has for every b."""
 
-    def backward(dy: Any, y: Any, saving: bool) -> Any:
+    def backward(dy: Any, _: Any, saving: bool) -> Any:
         # The output cannot tell 0 from a negative input, so here the input is kept.
         return dy * (tf.sign(x) * 0.5 + 0.5)
 
-    return _with_gradient(tf.nn.relu, backward, x)
+    return _with_gradient(tf.nn.relu, backward, x, output=False)
 
 
 def _slope_times(dy: Any, y: Any, c: Any) -> Any:
@@ -62,11 +62,13 @@ def _slope_times(dy: Any, y: Any, c: Any) -> Any:
         by_y = both * formulas.slope_by_y(tf, y, _fixed(c, wide), wide)
         return (by_dy, by_y, _sum_to(both * formulas.slope_by_c(tf, y, c, wide), c)) if learnt else (by_dy, by_y)
 
-    return _with_gradient(forward, backward, *((dy, y, c) if learnt else (dy, y)))
+    return _with_gradient(forward, backward, *((dy, y, c) if learnt else (dy, y)), output=False)
 
 
-def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *args: Any) -> Any:
+def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *args: Any, output: bool = True) -> Any:
     """Returns forward(*args), differentiated by backward(dy, y, saving) where y is the tensor returned.
+
+    Without `output` the rule does without y and gets None.
 
     While a SavedModel is written (`saving`), TensorFlow stores the rules of the model's own operations but not those
     of operations inside a rule: there the backward pass has to be made of plain operations.
@@ -79,7 +81,10 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *a
     def rule(dy: Any, saving: bool = False) -> tuple[Any, ...]:
         # A forward-mode accumulator asks while the operation is still being recorded, when there is no tensor to
         # name yet. It gets one of its own; it sits out meanwhile, so this ends.
-        y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
+        if not output:
+            y = None
+        else:
+            y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
         return tuple(tf.nest.flatten(backward(dy, y, saving)))
 
     returned.append(_record(forward, rule, args) if record else _public_record(forward, rule, args))
