@@ -28,7 +28,7 @@ def two_in_two_out() -> keras.Model:
     return keras.Model([z, a], [L.Dense(2, name="z_out")(joined), L.Dense(1, name="a_out")(joined)], name="two")
 
 
-@keras.saving.register_keras_serializable(package="tests")
+@keras.saving.register_keras_serializable(package="tests.models")
 class Subclassed(keras.Model):
     """A model whose call computes activations by itself."""
 

@@ -271,6 +271,8 @@ def on_terminal(name: str, *given: str, until: str = "", **environment: str) -> 
         stdout=terminal,
         stderr=terminal,
         env={**kept, "TERM": "xterm-256color", **environment},
+        # A shell's background job passes on an ignored SIGINT, which no terminal's program would have.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(terminal)
     seen, deadline, asked = b"", time.monotonic() + 240, False

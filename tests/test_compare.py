@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sqp_tflite
 from models import dense
@@ -99,6 +100,22 @@ def test_a_verdict_needs_the_target_runtime_to_agree(monkeypatch):
 )
 def test_metric(outputs, labels, expected):
     assert metric(np.array(outputs, float), np.array(labels)) == pytest.approx(expected)
+
+
+def test_labels_that_are_no_classes_are_refused():
+    with pytest.raises(sqp_tflite.BadInputError, match="from 0 to 2. Received: 7 to 7"):
+        metric(np.zeros((4, 3)), np.full(4, 7))
+
+
+def test_a_file_of_another_model_is_refused_in_words(setting):
+    with pytest.raises(sqp_tflite.BadInputError, match="outputs must be the model's"):
+        sqp_tflite.check(dense(units=(8, 2)), setting[0])
+
+
+def test_a_file_of_the_stock_converter_is_checked():
+    model = dense(activation="relu")
+    content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
+    assert {row.status for row in sqp_tflite.check(model, content)} == {"ok"}
 
 
 def die(number):

@@ -132,9 +132,14 @@ def test_ops_inside_a_loop_are_found():
     assert {"WHILE", "TANH"} <= found
 
 
-def test_open_shapes_are_found():
-    findings = audit(read(converted(lambda x: x + 1.0, (None, 4))), "tflm")
-    assert any("open dimension" in finding.rule for finding in findings)
+def test_open_shapes_are_one_finding_per_input():
+    (finding,) = audit(read(converted(lambda x: tf.sqrt(x + 1.0) * 2.0, (1, None))), "tflm")
+    assert "open dimension: (1, ?)" in finding.rule
+
+
+def test_an_open_batch_runs_as_one():
+    graph = read(converted(lambda x: x + 1.0, (None, 4)))
+    assert audit(graph, "tflm") == () and graph.inputs[0].shape == (1, 4) and graph.inputs[0].open == (0,)
 
 
 def test_all_findings_are_listed_with_their_layers():

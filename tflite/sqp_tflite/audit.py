@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqp_tflite.graph import FLOAT_DTYPES, Graph, Op, Subgraph
+from sqp_tflite.graph import FLOAT_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layers import LayerNames
 from sqp_tflite.policy import broken_rule
 from sqp_tflite.report import Finding, OpRow, TensorRow
@@ -92,15 +92,22 @@ def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
+    """An open batch alone runs as 1; any other open dimension is one finding for the input that brings it in."""
+    inputs = [tensor for tensor in graph.inputs if any(place > 0 for place in tensor.open)]
+    if not inputs and not any(tensor.open for tensor in graph.inputs):
+        inputs = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors if tensor.open][:1]
     return [
         Finding(
             layers.of(tensor.name),
             "tensor",
             tensor.dtype,
-            f"The shape {tensor.shape} of `{tensor.name}` has an open dimension.",
+            f"`{tensor.name}` has an open dimension: {_shown(tensor)}.",
             "Give the model's inputs fixed shapes.",
         )
-        for subgraph in graph.subgraphs
-        for tensor in subgraph.tensors
-        if any(size < 0 for size in tensor.shape)
+        for tensor in inputs
     ]
+
+
+def _shown(tensor: Tensor) -> str:
+    sizes = ["?" if place in tensor.open else str(size) for place, size in enumerate(tensor.shape)]
+    return f"({', '.join(sizes)})"

@@ -105,7 +105,7 @@ def refuse(wanted: Combination, io: str | None) -> None:
     own = INTEGER_IO.get(wanted.quantize, "float32")
     if io not in (None, own, "float32"):
         raise BadInputError(
-            f"The inputs and outputs of a {wanted.quantize} model can be {own}"
+            f"Inputs and outputs at {wanted.quantize} can be {own}"
             f"{'' if own == 'float32' else ' or float32'}. Received: --io {io}. Leave --io out for {own}."
         )
     rule = broken(wanted)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from sqp_tflite import runtimes
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.graph import Graph
 from sqp_tflite.policy import TARGETS
 from sqp_tflite.read import read
@@ -162,6 +163,11 @@ def metric(outputs: np.ndarray, labels: np.ndarray, threshold: float = 0.5) -> f
     labels = np.asarray(labels)
     flat = outputs.reshape(len(outputs), -1)
     if flat.shape[1] > 1 and labels.size == len(labels):
+        if labels.min() < 0 or labels.max() >= flat.shape[1]:
+            raise BadInputError(
+                f"Labels must be class numbers from 0 to {flat.shape[1] - 1}. "
+                f"Received: {labels.min()} to {labels.max()}."
+            )
         return float(np.mean(flat.argmax(axis=1) == labels.reshape(-1)))
     if flat.shape[1] > 1 and labels.shape == outputs.shape and set(np.unique(labels)) <= {0, 1}:
         return float(np.mean(flat.argmax(axis=1) == labels.reshape(len(labels), -1).argmax(axis=1)))

@@ -31,10 +31,11 @@ class Tensor:
     Attributes:
         index: Its place in the subgraph.
         name: As the file has it; tensors that come from Keras carry the layer's name.
-        shape: Dimensions, -1 where one is unknown.
+        shape: Dimensions that an interpreter allocates.
         dtype: numpy's name ("float32", "int8"), or the schema's in lower case where numpy has none ("resource").
         quantization: None for a tensor of plain numbers.
         constant_bytes: Size of the data in the file, 0 for a tensor computed at run time.
+        open: Places of the dimensions that may be resized; () in a file of fixed shapes.
     """
 
     index: int
@@ -43,6 +44,7 @@ class Tensor:
     dtype: str
     quantization: Quantization | None = None
     constant_bytes: int = 0
+    open: tuple[int, ...] = ()
 
     @property
     def constant(self) -> bool:

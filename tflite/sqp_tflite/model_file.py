@@ -71,6 +71,8 @@ def _config(path: Path) -> tuple[Any, str]:
 
 
 def _keras_config(path: Path) -> tuple[Any, str]:
+    if path.suffix == ".npz":
+        raise BadInputError(f"`{path}` must be a Keras model. Received: arrays; pass them with --data {path}.")
     if path.suffix != ".keras":
         raise BadInputError(f"`{path}` holds a .keras archive: give it that ending, by which Keras chooses its reader.")
     try:

@@ -204,8 +204,8 @@ def check(
     Raises:
         BadInputError: One of them cannot be read, or their inputs or outputs don't fit together.
     """
-    content = tflite if isinstance(tflite, bytes) else Path(tflite).read_bytes() if Path(tflite).is_file() else b""
-    graph = read(content if content else tflite)
+    graph = read(tflite)
+    content = tflite if isinstance(tflite, bytes) else Path(tflite).read_bytes()
     loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
     given = [(1, *spec.shape) for spec in loaded.inputs]
     held = [tensor.shape for tensor in graph.inputs]
@@ -220,9 +220,21 @@ def check(
         progress("compare")
     found: list[Agreement] = []
     for name, chosen in sets.items():
-        rows = compare(content, chosen, reference(loaded, chosen), tolerance=tolerance)
+        expected = reference(loaded, chosen)
+        _check_outputs(graph, expected)
+        rows = compare(content, chosen, expected, tolerance=tolerance)
         found += [_judged(dataclasses.replace(row, on=name), graph) for row in rows]
     return tuple(found)
+
+
+def _check_outputs(graph: Graph, expected: tuple[np.ndarray, ...]) -> None:
+    given = [(1, *values.shape[1:]) for values in expected]
+    held = [tensor.shape for tensor in graph.outputs]
+    if given != held:
+        raise BadInputError(
+            f"The file's outputs must be the model's. Received: model {given}, file {held}. "
+            "Check that the file was made from this model."
+        )
 
 
 def _judged(row: Agreement, graph: Graph) -> Agreement:

@@ -103,7 +103,10 @@ def plan(loaded: Loaded, *, target: str = "tflm", quantize: str = "float32", low
     if lowering != "algebraic" and quantize not in INTEGER_IO:
         notes.append(f"In a {quantize} model `--lowering {lowering}` writes the algebraic form.")
     if loaded.model is None:
-        notes.append("A SavedModel holds finished graphs: its activations are exported as they stand in it.")
+        notes.append(
+            "A SavedModel holds finished graphs: its activations are exported as they stand in it, squareplus "
+            "in its training form. Export the .keras file for MUL ADD SQRT ADD."
+        )
         return Plan(loaded, target, quantize, lowering, (), tuple(notes))
     if _half_precision(loaded.model):
         notes.append("The model was trained in mixed precision; it is exported in float32, the type of its weights.")

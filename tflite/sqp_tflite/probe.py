@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sqp_tflite.child import run
 from sqp_tflite.one_op import Case, build
 from sqp_tflite.op_families import cases
 from sqp_tflite.op_table import differences, dumps, markdown, stored
@@ -53,6 +54,12 @@ def probe(target: str, ops: tuple[str, ...] | None = None) -> Probed:
         target: One of `policy.TARGETS`, its package installed.
         ops: Operators to ask for; None for all.
     """
+    # In a fresh process: a copy of one that has loaded other interpreters crashes in ways that say nothing of this one.
+    return run("sqp_tflite.probe:probe_here", target, ops)
+
+
+def probe_here(target: str, ops: tuple[str, ...] | None = None) -> Probed:
+    """Does what `probe` says in copies of this process."""
     types: dict[str, list[str]] = {}
     highest: dict[str, int] = {}
     hybrid: list[str] = []

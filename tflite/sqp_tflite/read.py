@@ -27,11 +27,11 @@ def read(source: bytes | str | Path) -> Graph:
         BadInputError: No such file, not a TFLite file, or one that was cut short.
     """
     content = source if isinstance(source, bytes) else _file(Path(source))
-    what = "the bytes" if isinstance(source, bytes) else f"`{source}`"
+    what = "the content" if isinstance(source, bytes) else f"`{source}`"
     if content[4:8] != b"TFL3":
         raise BadInputError(
             f"{what} is not a TFLite file: bytes 4 to 8 must be `TFL3`. Received: {content[4:8]!r}, "
-            f"{len(content)} bytes. Pass a .tflite file."
+            f"{len(content)} bytes. {_hint(content)}"
         )
     try:
         return _graph(content)
@@ -40,6 +40,12 @@ def read(source: bytes | str | Path) -> Graph:
             f"{what} begins like a TFLite file and is damaged. Received: {len(content)} bytes ({error}). "
             "It may have been cut short in a copy: fetch or export it again."
         ) from error
+
+
+def _hint(content: bytes) -> str:
+    if content[:4] == b"PK\x03\x04" or content[:4] == b"\x89HDF":
+        return "It looks like a Keras model: export it with sqp-export, or name the .tflite file in its place."
+    return "Pass a .tflite file."
 
 
 def _file(path: Path) -> bytes:
@@ -96,16 +102,16 @@ def _subgraph(sub: Any, model: Any, codes: tuple[tuple[str, int], ...], types: d
 
 
 def _tensor(index: int, tensor: Any, model: Any, types: dict[int, str]) -> Tensor:
-    signature = tensor.shapeSignature if tensor.shapeSignature is not None else tensor.shape
     buffer = model.buffers[tensor.buffer]
     size = len(buffer.data) if buffer.data is not None else buffer.size
     return Tensor(
         index=index,
         name=_text(tensor.name),
-        shape=_integers(signature),
+        shape=_integers(tensor.shape),
         dtype=types[tensor.type],
         quantization=_quantization(tensor.quantization),
         constant_bytes=int(size),
+        open=tuple(place for place, dim in enumerate(_integers(tensor.shapeSignature)) if dim < 0),
     )
 
 
