@@ -81,9 +81,8 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *a
     def rule(dy: Any, saving: bool = False) -> tuple[Any, ...]:
         # A forward-mode accumulator asks while the operation is still being recorded, when there is no tensor to
         # name yet. It gets one of its own; it sits out meanwhile, so this ends.
-        if not output:
-            y = None
-        else:
+        y = None
+        if output:
             y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
         return tuple(tf.nest.flatten(backward(dy, y, saving)))
 
