@@ -18,6 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+
 import sqp_tflite
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "existing_models.md"

@@ -33,7 +33,10 @@ def squareplus(x: Any, c: Any) -> Any:
         dy, y = tf.cast(dy, wide), tf.cast(y, wide)
         dx = dy * formulas.slope(tf, y, _fixed(c, wide), wide) if saving else _slope_times(dy, y, c)
         dx = tf.cast(dx, dtype)
-        return (dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)) if learnt else dx
+        if not learnt:
+            return dx
+        with tf.control_dependencies([dy]):  # As in `_scaled_slope`.
+            return dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)
 
     return _with_gradient(forward, backward, *((x, c) if learnt else (x,)))
 
@@ -165,7 +168,9 @@ def _value(dtype: str, x: Any, c: Any) -> Any:
 
 
 def _scaled_slope(_: str, dy: Any, y: Any, c: Any) -> Any:
-    return dy * formulas.slope(tf, y, c, y.dtype.name)
+    # A plain graph would compute the slope as soon as it has y, in the forward pass, and keep it beside y.
+    with tf.control_dependencies([dy]):
+        return dy * formulas.slope(tf, y, c, y.dtype.name)
 
 
 _FORMULAS: dict[str, Callable[..., Any]] = {"value": _value, "slope_times": _scaled_slope}
