@@ -3,7 +3,7 @@
 The candidates take turns, call by call, so that a busy machine slows all alike. A figure is the ratio to ReLU of the
 tenth percentiles of the times: other programs only ever add time. The profile shows where plain graphs spend it.
 
-    python benchmarks/activations.py [--rounds 200] [--sizes 1000000 65536] [--write] [--json FILE]
+    python benchmarks/activations.py [--rounds 300] [--sizes 1000000 65536] [--write] [--json FILE]
 """
 
 import argparse
@@ -157,7 +157,7 @@ def write(part: str, lines: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000_000, 65_536])
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--write", action="store_true", help="write the tables into docs/training_speed.md")
