@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import sqp_tflite
+from models import dense
 from sqp_tflite.load import InputSpec
 from sqp_tflite.samples import samples, seeded
 
@@ -81,3 +82,9 @@ def test_seeded_inputs_hold_zero_and_large_values():
 def test_seeded_categories_stay_in_the_table():
     (values,) = seeded((InputSpec("word", (7,), "int32", categories=5),)).inputs
     assert values.min() == 0 and values.max() == 4
+
+
+def test_a_broken_archive_is_refused_by_the_whole_export(tmp_path):
+    (tmp_path / "d.npz").write_bytes(b"PK\x03\x04broken")
+    with pytest.raises(sqp_tflite.BadInputError, match="must be an .npz file"):
+        sqp_tflite.export(dense(), data=tmp_path / "d.npz")

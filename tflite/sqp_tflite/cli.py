@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from sqp_tflite.arguments import check_parser, export_parser, inspect_parser
 from sqp_tflite.errors import BadInputError, ExportError
+from sqp_tflite.given import check_data, check_model
 
 __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
 
@@ -105,10 +106,9 @@ def _export(call: _Call) -> int:
     names = _names(options.map)
     source = Path(options.model)
     output = Path(options.output) if options.output else Path(f"{source.with_suffix('')}.tflite")
-    if not source.exists():
-        raise BadInputError(f"`{source}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
-    if options.data and not Path(options.data).exists():
-        raise BadInputError(f"`{options.data}` does not exist. Pass an .npz file: --data FILE.npz.")
+    check_model(source)
+    if options.data:
+        check_data(Path(options.data))
     from sqp_tflite.emit import CStyle
     from sqp_tflite.output import check_places
     from sqp_tflite.rendering import check_names

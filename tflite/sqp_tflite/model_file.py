@@ -18,6 +18,7 @@ import keras
 
 import sqp_keras.sites
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.given import check_model
 
 _KNOWN_PACKAGES = ("keras", "tensorflow", "sqp_keras", "builtins")
 _STANDARD_FUNCTIONS = ("function", "builtin_function_or_method")
@@ -52,8 +53,7 @@ def open_model(path: Path, names: dict[str, str], trust: bool) -> Any:
 
 
 def _config(path: Path) -> tuple[Any, str]:
-    if not path.exists():
-        raise BadInputError(f"`{path}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
+    check_model(path)
     try:
         head = path.open("rb").read(8)
     except OSError as error:

@@ -23,7 +23,8 @@ from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityErro
 from sqp_tflite.exchange import HEADS, Exchanged, exchange, named
 from sqp_tflite.extremes import DATA, extremes
 from sqp_tflite.firmware import check_kinds, firmware
-from sqp_tflite.graph import Graph
+from sqp_tflite.given import check_model
+from sqp_tflite.graph import Graph, Tensor
 from sqp_tflite.layers import LayerNames
 from sqp_tflite.load import Loaded, load
 from sqp_tflite.memory import memory, over_budget
@@ -37,7 +38,7 @@ from sqp_tflite.rendering import check_names, render
 from sqp_tflite.report import Agreement, Finding, Report
 from sqp_tflite.rewrite import rewrite
 from sqp_tflite.rsqrt import with_rsqrt
-from sqp_tflite.samples import Samples, samples
+from sqp_tflite.samples import Samples, open_data, samples
 from sqp_tflite.versions import versions
 
 Progress = Callable[[str], None]
@@ -124,8 +125,9 @@ def export(
     purpose, imports = ("plan", ()) if dry_run else ("convert", IMPORTS)
     with lent(purpose, imports, fork=may_fork()) as worker:
         tell("load")
-        loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
-        inputs = samples(data, loaded.inputs)
+        opened = open_data(data)
+        loaded = load(model, names=names, trust=trust_code, shapes=opened.shapes() if opened else None)
+        inputs = samples(opened, loaded.inputs)
         given, changed = loaded, exchange(loaded, inputs, replace=replace, head=head, max_error=max_error)
         loaded = changed.loaded
         planned = plan(loaded, target=target, quantize=quantize, lowering=lowering)
@@ -206,34 +208,28 @@ def check(
     """
     graph = read(tflite)
     content = tflite if isinstance(tflite, bytes) else Path(tflite).read_bytes()
-    loaded = load(model, names=names, trust=trust_code, shapes=_shapes(data))
-    given = [(1, *spec.shape) for spec in loaded.inputs]
-    held = [tensor.shape for tensor in graph.inputs]
-    if given != held:
-        raise BadInputError(
-            f"The file's inputs must be the model's. Received: model {given}, file {held}. "
-            "Check that the file was made from this model, with batch 1."
-        )
-    inputs = samples(data, loaded.inputs)
+    opened = open_data(data)
+    loaded = load(model, names=names, trust=trust_code, shapes=opened.shapes() if opened else None)
+    _check_fits("inputs", [spec.shape for spec in loaded.inputs], graph.inputs)
+    inputs = samples(opened, loaded.inputs)
     sets = {DATA: inputs, **(extremes(graph, inputs) if ends else {})}
     if progress:
         progress("compare")
     found: list[Agreement] = []
     for name, chosen in sets.items():
         expected = reference(loaded, chosen)
-        _check_outputs(graph, expected)
+        _check_fits("outputs", [values.shape[1:] for values in expected], graph.outputs)
         rows = compare(content, chosen, expected, tolerance=tolerance)
         found += [_judged(dataclasses.replace(row, on=name), graph) for row in rows]
     return tuple(found)
 
 
-def _check_outputs(graph: Graph, expected: tuple[np.ndarray, ...]) -> None:
-    given = [(1, *values.shape[1:]) for values in expected]
-    held = [tensor.shape for tensor in graph.outputs]
+def _check_fits(which: str, shapes: list[tuple[int, ...]], tensors: tuple[Tensor, ...]) -> None:
+    given, held = [(1, *shape) for shape in shapes], [tensor.shape for tensor in tensors]
     if given != held:
         raise BadInputError(
-            f"The file's outputs must be the model's. Received: model {given}, file {held}. "
-            "Check that the file was made from this model."
+            f"The file's {which} must be the model's. Received: model {given}, file {held}. "
+            "Check that the file was made from this model, with batch 1."
         )
 
 
@@ -256,8 +252,8 @@ def reference(loaded: Loaded, inputs: Samples) -> tuple[np.ndarray, ...]:
 def _check_call(model: Any, output: str | Path | None, target: str) -> None:
     if target not in TARGETS:
         raise BadInputError(f"`target` must be one of {', '.join(TARGETS)}. Received: {target!r}.")
-    if isinstance(model, (str, Path)) and not Path(model).exists():
-        raise BadInputError(f"`{model}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
+    if isinstance(model, (str, Path)):
+        check_model(Path(model))
     if output is not None:
         check_places((Path(output),))
         if isinstance(model, (str, Path)) and Path(output).exists() and Path(output).samefile(model):
@@ -281,19 +277,6 @@ def _require_runtime(target: str) -> None:
             f"A file for `{target}` is proven on {NAMES[target]}, which is not installed. Received: --target {target}. "
             f"Install it with {runtimes.INSTALL[target]}, or choose --target litert."
         )
-
-
-def _shapes(data: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the given arrays per name, for inputs that leave a dimension open; bad data is reported later."""
-    if isinstance(data, (str, Path)):
-        try:
-            with np.load(data, allow_pickle=False) as held:
-                return {name: held[name].shape[1:] for name in held.files}
-        except (OSError, ValueError, TypeError, AttributeError, EOFError):
-            return {}
-    if isinstance(data, Mapping):
-        return {name: np.shape(value)[1:] for name, value in data.items()}
-    return {}
 
 
 def _planned(planned: Plan, changed: Exchanged) -> Report:

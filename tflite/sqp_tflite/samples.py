@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.given import check_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,21 +39,48 @@ class Samples:
         return len(self.inputs[0])
 
 
-def samples(data: str | Path | Mapping[str, Any] | np.ndarray | None, specs: tuple[InputSpec, ...]) -> Samples:
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The user's arrays, read and not yet checked against a model.
+
+    Attributes:
+        arrays: By name.
+        what: What messages call them: the file, or "`data`".
+    """
+
+    arrays: dict[str, Any]
+    what: str
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the arrays' shapes without the samples, for inputs that leave a dimension open."""
+        return {name: np.shape(array)[1:] for name, array in self.arrays.items()}
+
+
+def open_data(data: str | Path | Mapping[str, Any] | np.ndarray | None) -> Data | None:
+    """Returns the user's arrays, None without data.
+
+    Raises:
+        BadInputError: A file that isn't there or isn't npz, or no arrays.
+    """
+    return None if data is None else Data(*_arrays(data))
+
+
+def samples(data: Data | str | Path | Mapping[str, Any] | np.ndarray | None, specs: tuple[InputSpec, ...]) -> Samples:
     """Returns the data checked against the model's inputs; without data, seeded inputs.
 
     Args:
         data: Path of an .npz (or, for one input, .npy) file, a mapping of arrays or one array. Keys are the names of
-            the Keras inputs, `x` where there is one input, and `y` for labels.
+            the Keras inputs, `x` where there is one input, and `y` for labels. Or what `open_data` made of it.
         specs: The model's inputs.
 
     Raises:
         BadInputError: A file that isn't there or isn't npz; a key that is missing, unknown or given twice; a shape
             that doesn't fit; no samples; a number that isn't finite (with its row).
     """
-    if data is None:
+    opened = data if isinstance(data, Data) else open_data(data)
+    if opened is None:
         return seeded(specs)
-    arrays, what = _arrays(data)
+    arrays, what = dict(opened.arrays), opened.what
     labels = arrays.pop(LABELS, None) if LABELS not in {spec.name for spec in specs} else None
     if len(specs) == 1 and ONLY_INPUT in arrays and specs[0].name not in arrays:
         arrays[specs[0].name] = arrays.pop(ONLY_INPUT)
@@ -106,14 +134,13 @@ def _arrays(data: str | Path | Mapping[str, Any] | np.ndarray) -> tuple[dict[str
 
 
 def _file(path: Path) -> dict[str, Any]:
+    check_data(path)
     try:
         with np.load(path, allow_pickle=False) as held:
             return {name: held[name] for name in held.files}
     except (TypeError, AttributeError):
         pass  # An .npy file: np.load returned an array, which is no context manager.
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if not path.exists():
-            raise BadInputError(f"`{path}` does not exist. Pass an .npz file: --data FILE.npz.") from error
         raise BadInputError(
             f"`{path}` must be an .npz file of plain arrays. Received: {error}. Save it with numpy.savez(path, x=...)."
         ) from error
