@@ -11,7 +11,7 @@ import keras
 
 import sqp_keras
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.load import Loaded, reload
+from sqp_tflite.load import Loaded, reload, structured
 from sqp_tflite.report import Replacement
 from sqp_tflite.samples import Samples
 
@@ -92,7 +92,7 @@ def _exchanged(
         threshold = 0.0 if set(names) & {"", first} else 0.5
         notes += [f"{dropped}." for dropped in heads] or [_nothing_dropped(model)]
     if replace is not None:
-        data = _as_called(model, inputs) if inputs.given else None
+        data = structured(model, inputs.inputs) if inputs.given else None
         model, report = sqp_keras.replace_activations(model, replace, data=data, max_error=max_error)
         replacements = tuple(
             Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
@@ -119,14 +119,6 @@ def _remedy(row: sqp_keras.Unchanged) -> str:
     if row.reason == "kept, as asked":
         return f"`--replace` was asked to keep it; {row.activation}=accurate would not."
     return f"`--replace` left it: {row.reason}."
-
-
-def _as_called(model: Any, inputs: Samples) -> Any:
-    """The samples in the structure that the model is called with."""
-    struct = getattr(model, "_inputs_struct", None)
-    if struct is not None:
-        return keras.tree.pack_sequence_as(struct, list(inputs.inputs))
-    return inputs.inputs[0] if len(inputs.inputs) == 1 else list(inputs.inputs)
 
 
 def named(replacements: tuple[Replacement, ...], rows: tuple[Any, ...]) -> tuple[Any, ...]:

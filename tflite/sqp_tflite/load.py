@@ -152,17 +152,23 @@ def _embeddings(model: Any) -> list[Any]:
 
 def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any]], dict[str, Any]]:
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
-        struct = getattr(model, "_inputs_struct", None)
+        symbolic = getattr(model, "_inputs_struct", None) is not None
         with _in_float32(model):
-            if struct is not None:
-                outputs = model(keras.tree.pack_sequence_as(struct, list(tensors)), training=False)
-            elif len(tensors) == 1:
-                outputs = model(tensors[0], training=False)
+            if symbolic or len(tensors) == 1:
+                outputs = model(structured(model, tensors), training=False)
             else:
                 outputs = _call_recorded(model, tensors)
         return _named(model, outputs)
 
     return call
+
+
+def structured(model: Any, values: Sequence[Any]) -> Any:
+    """Returns one value per input in the structure that the model is called with: one, a list, a dict or a nest."""
+    struct = getattr(model, "_inputs_struct", None)
+    if struct is not None:
+        return keras.tree.pack_sequence_as(struct, list(values))
+    return values[0] if len(values) == 1 else list(values)
 
 
 @contextlib.contextmanager
