@@ -25,7 +25,7 @@ FAMILIES = (
 )
 """Class, meaning and operators of each family; what is in none of them is refused."""
 
-ROW, BOX, BAR, WIDTH = 34, 214, 64, 372
+ROW, BOX, WIDTH = 34, 214, 372
 _LEFT = 34
 """Room on the left for the arcs of tensors that skip operators."""
 

@@ -25,7 +25,6 @@ from sqp_tflite.op_table import differences, dumps, markdown, stored
 from sqp_tflite.policy import TARGETS
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime"}
-DTYPES = ("float32", "int8", "int16", "int32", "bool", "float16")
 ARENA_BYTES = 1 << 16
 SECONDS_PER_MODEL = 20
 MAX_VERSION = 16

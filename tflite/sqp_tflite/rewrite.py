@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,8 +197,7 @@ def _refuse_state(graph: Any, layers: LayerNames) -> None:
 
 def _all_ops(graph: Any) -> Iterator[Any]:
     yield from graph.get_operations()
-    definitions: Callable[[], Any] = graph.as_graph_def
-    for function in definitions().library.function:
+    for function in graph.as_graph_def().library.function:
         with contextlib.suppress(KeyError, ValueError):
             inner = graph._get_function(function.signature.name)
             yield from inner.graph.get_operations()
