@@ -1,7 +1,8 @@
 """Times activations against ReLU on this machine's CPU: eager, graph and XLA, forward and with the gradient.
 
-The candidates take turns, call by call, so that a busy machine slows all alike. A figure is the ratio to ReLU of the
-tenth percentiles of the times: other programs only ever add time. The profile shows where plain graphs spend it.
+The candidates take turns, call by call and in a new order each round, so that a busy machine slows all alike and none
+always finds the memory as the same other left it. A figure is the ratio to ReLU of the tenth percentiles of the times:
+other programs only ever add time. The profile shows where plain graphs spend it.
 
     python benchmarks/activations.py [--rounds 300] [--sizes 1000000 65536] [--write] [--json FILE]
 """
@@ -10,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import random
 import statistics
 import time
 from collections import defaultdict
@@ -64,10 +66,12 @@ def measure(size: int, mode: str, backward: bool, rounds: int) -> dict[str, dict
     x = tf.constant(sample(size))
     calls = {n: in_mode(forward_and_backward(f) if backward else f, mode) for n, f in CANDIDATES.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
+    order, shuffled = list(calls), random.Random(0)
     for turn in range(rounds + 5):
-        for name, call in calls.items():
+        shuffled.shuffle(order)
+        for name in order:
             start = time.perf_counter()
-            call(x)
+            calls[name](x)
             if turn >= 5:  # The first turns trace, compile and warm the allocator.
                 times[name].append(time.perf_counter() - start)
     quiet = {name: float(np.quantile(seen, 0.1)) for name, seen in times.items()}

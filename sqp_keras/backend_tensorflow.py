@@ -35,8 +35,7 @@ def squareplus(x: Any, c: Any) -> Any:
         dx = tf.cast(dx, dtype)
         if not learnt:
             return dx
-        with tf.control_dependencies([dy]):  # As in `_scaled_slope`.
-            return dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)
+        return dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)
 
     return _with_gradient(forward, backward, *((x, c) if learnt else (x,)))
 
@@ -87,7 +86,9 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *a
         y = None
         if output:
             y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
-        return tuple(tf.nest.flatten(backward(dy, y, saving)))
+        # A plain graph would compute what needs y alone as soon as it has y, in the forward pass, and keep it beside y.
+        with tf.control_dependencies([dy]):
+            return tuple(tf.nest.flatten(backward(dy, y, saving)))
 
     returned.append(_record(forward, rule, args) if record else _public_record(forward, rule, args))
     pending.clear()  # Or the rule would keep the inputs alive until the backward pass.
@@ -168,9 +169,7 @@ def _value(dtype: str, x: Any, c: Any) -> Any:
 
 
 def _scaled_slope(_: str, dy: Any, y: Any, c: Any) -> Any:
-    # A plain graph would compute the slope as soon as it has y, in the forward pass, and keep it beside y.
-    with tf.control_dependencies([dy]):
-        return dy * formulas.slope(tf, y, c, y.dtype.name)
+    return dy * formulas.slope(tf, y, c, y.dtype.name)
 
 
 _FORMULAS: dict[str, Callable[..., Any]] = {"value": _value, "slope_times": _scaled_slope}

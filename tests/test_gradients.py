@@ -266,6 +266,35 @@ def test_only_the_output_is_kept_for_the_backward_pass():
     assert alive >= 2
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("learnt", [False, True])
+def test_a_plain_graph_computes_the_slope_in_the_backward_pass(dtype, learnt):
+    with tf.Graph().as_default():
+        x, dy = (tf.compat.v1.placeholder(dtype, [3]) for _ in range(2))
+        b = tf.compat.v1.placeholder("float64" if dtype == "float64" else "float32", [3]) if learnt else 4.0
+        y = squareplus(x, b)
+        gradients = tf.gradients(y, [x, b] if learnt else [x], grad_ys=dy)
+        forward = set(operations_before([y.op]))
+        early = [
+            op.name
+            for op in operations_before([gradient.op for gradient in gradients])
+            if op not in forward and y.op in operations_before([op]) and dy.op not in operations_before([op])
+        ]
+    # What needs y alone could run as soon as y is there, and its result would be kept until the backward pass.
+    assert early == []
+
+
+def operations_before(operations):
+    """Returns the operations and all that have to run before them, by data or by control."""
+    found, waiting = [], list(operations)
+    while waiting:
+        op = waiting.pop()
+        if op not in found:
+            found.append(op)
+            waiting.extend([*(tensor.op for tensor in op.inputs), *op.control_inputs])
+    return found
+
+
 RELOAD = """
 import sys
 sys.modules["sqp_keras"] = None
