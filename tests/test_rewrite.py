@@ -53,6 +53,20 @@ def test_layer_gives_the_same_ops():
     }
 
 
+@pytest.mark.parametrize("learn_b", ["layer", "channel"])
+def test_a_learnt_b_is_one_constant_in_the_add(learn_b):
+    layer = sqp_keras.Squareplus(learn_b=learn_b)
+    model = sequential(L.Conv2D(4, 3), layer)
+    b = np.float32([0.5, 1.0, 4.0, 9.0]) if learn_b == "channel" else np.float32(2.5)
+    layer.set_weights([b])
+    content = sqp_tflite.export(model).model_bytes
+    graph = read(content)
+    assert activations(collections.Counter(op.name for _, op in graph.all_ops())) == SQUAREPLUS
+    added = [graph.main.tensors[i] for op in graph.main.ops if op.name == "ADD" for i in op.inputs]
+    assert [tensor.constant_bytes for tensor in added if tensor.constant] == [4 * b.size]
+    assert np.float32(b / 4).tobytes() in content
+
+
 FOLDING = {
     "Conv2D": lambda: [L.Conv2D(4, 3)],
     "Conv2D without bias": lambda: [L.Conv2D(4, 3, use_bias=False)],
