@@ -15,18 +15,22 @@ LEARN_B = (None, "layer", "channel")
 
 @keras.saving.register_keras_serializable(package="sqp_keras")
 class KeepPositive(keras.constraints.Constraint):
-    """Returns the weight with everything below `smallest` raised to it, so that a learnt b stays positive."""
+    """Returns the weight clipped to what a learnt b may be, so that it stays positive.
 
-    def __init__(self, smallest: float = B_LEARNT_SMALLEST) -> None:
-        self.smallest = smallest
+    Args:
+        first: Another constraint, applied before.
+    """
+
+    def __init__(self, first: Any = None) -> None:
+        self.first = constraints.get(first)
 
     def __call__(self, w: Any) -> Any:
-        """Returns `w` clipped to [smallest, largest accepted b]."""
-        return ops.clip(w, self.smallest, B_LARGEST)
+        """Returns `w`, constrained by `first`, within [1e-4, 1e30]."""
+        return ops.clip(w if self.first is None else self.first(w), B_LEARNT_SMALLEST, B_LARGEST)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make an equal constraint."""
-        return {"smallest": self.smallest}
+        return {"first": constraints.serialize(self.first) if self.first else None}
 
 
 @keras.saving.register_keras_serializable(package="sqp_keras")
@@ -93,7 +97,7 @@ class Squareplus(keras.layers.Layer):
             name="b",
             initializer=self.b_initializer or initializers.Constant(self.first_b),
             regularizer=self.b_regularizer,
-            constraint=self._constrain,
+            constraint=KeepPositive(self.b_constraint),
             autocast=False,
         )
 
@@ -155,9 +159,6 @@ class Squareplus(keras.layers.Layer):
                 f"Received: input shape {input_shape}. Share the others, e.g. shared_axes=[1]."
             )
         return sizes
-
-    def _constrain(self, w: Any) -> Any:
-        return KeepPositive()(w if self.b_constraint is None else self.b_constraint(w))
 
 
 def _checked_learn_b(learn_b: Any, *only_if_learnt: Any) -> str | None:
