@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import random
+import re
 import statistics
 import time
 from collections import defaultdict
@@ -115,12 +116,23 @@ def profile(function: Callable[[Any], Any], backward: bool, size: int, rounds: i
     ]
 
 
+def compiled(function: Callable[[Any], Any], size: int) -> str:
+    """Returns what XLA makes of a function of one tensor, after optimisation."""
+    traced = tf.function(lambda x: function(x), jit_compile=True, autograph=False)  # One argument, without defaults.
+    return traced.experimental_get_compiler_ir(tf.constant(sample(size)))(stage="optimized_hlo")
+
+
 def fusions(function: Callable[[Any], Any], size: int) -> int:
     """Returns the number of kernels that XLA makes of value and gradient together."""
-    compiled = tf.function(forward_and_backward(function), jit_compile=True, autograph=False)
-    text = compiled.experimental_get_compiler_ir(tf.constant(sample(size)))(stage="optimized_hlo")
+    text = compiled(forward_and_backward(function), size)
     entry = text[text.index("ENTRY") :]
     return entry.count(" fusion(") + entry.count(" call(")
+
+
+def arithmetic(function: Callable[[Any], Any], size: int) -> list[str]:
+    """Returns the operations per element of XLA's forward pass."""
+    found = re.findall(rf"= f32\[{size}\]\S* ([a-z-]+)\(", compiled(function, size))
+    return [name for name in found if name not in ("parameter", "broadcast", "fusion", "call")]
 
 
 def speed_table(rows: list[dict[str, Any]]) -> list[str]:
@@ -150,6 +162,11 @@ def profile_table(profiles: list[dict[str, Any]]) -> list[str]:
 
 def fusion_sentence(counts: dict[str, int]) -> str:
     return "Kernels that XLA makes of value and gradient: " + ", ".join(f"{n} {k}" for n, k in counts.items()) + "."
+
+
+def arithmetic_table(found: dict[str, list[str]]) -> list[str]:
+    lines = ["| compiled forward pass | operations | operation by operation |", "|---|---:|---|"]
+    return lines + [f"| {name} | {len(steps)} | {' '.join(steps)} |" for name, steps in found.items()]
 
 
 def write(part: str, lines: list[str]) -> None:
@@ -186,13 +203,15 @@ def main() -> None:
         for name in PROFILED
     ]
     counts = {name: fusions(CANDIDATES[name], arguments.sizes[0]) for name in CANDIDATES}
-    print("\n".join([*profile_table(profiles), fusion_sentence(counts)]))
+    steps = {name: arithmetic(CANDIDATES[name], arguments.sizes[0]) for name in PROFILED}
+    profile_lines = [*profile_table(profiles), "", fusion_sentence(counts), "", *arithmetic_table(steps)]
+    print("\n".join(profile_lines))
     if arguments.json:
-        found = {"machine": machine, "rows": rows, "profile": profiles, "xla_kernels": counts}
+        found = {"machine": machine, "rows": rows, "profile": profiles, "xla_kernels": counts, "xla_steps": steps}
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
     if arguments.write:
         write("speed", [machine, "", *speed_table(rows)])
-        write("profile", [*profile_table(profiles), "", fusion_sentence(counts)])
+        write("profile", profile_lines)
 
 
 if __name__ == "__main__":
