@@ -136,9 +136,17 @@ def test_unknown_function_offers_map(tmp_path, ending):
     np.testing.assert_allclose(loaded.call([x])["out"], expected(x), rtol=1e-6)
 
 
-def test_map_must_name_an_activation(saved):
-    with pytest.raises(sqp_tflite.BadInputError, match="must name an activation of Keras"):
-        load(saved, names={"my_softplus": "sofplus"})
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        ({"my_softplus": "sofplus"}, "must name an activation of Keras"),
+        ({"my_sofplus": "softplus"}, "must explain a name in the file. Received: `my_sofplus`"),
+        ({"relu": "softplus"}, "must explain a name that is unknown. Received: `relu`.*--replace"),
+    ],
+)
+def test_map_must_explain_a_name_of_the_file(saved, names, message):
+    with pytest.raises(sqp_tflite.BadInputError, match=message):
+        load(saved, names=names)
 
 
 class Foreign(L.Layer):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from sqp_tflite.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.policy import TARGETS
@@ -180,8 +181,23 @@ class _Completion(argparse.Action):
         parser.exit(0)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Answers a bad call in one line, with the nearest option where none has that name."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [option for action in self._actions for option in action.option_strings]
+        words = message.partition("unrecognized arguments: ")[2].split()
+        near = [
+            nearest[0]
+            for word in words
+            if word.startswith("-") and (nearest := difflib.get_close_matches(word.partition("=")[0], known, 1))
+        ]
+        meant = f"Did you mean {' and '.join(dict.fromkeys(near))}? " if near else ""
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. {meant}All options: {self.prog} --help\n")
+
+
 def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+    return _Parser(
         program,
         description=description,
         epilog=epilog,

@@ -17,3 +17,5 @@ def check_data(path: Path) -> None:
     """Raises `BadInputError` if there is no data file at the path."""
     if not path.exists():
         raise BadInputError(f"`{path}` does not exist. Pass an .npz file: --data FILE.npz.")
+    if path.is_dir():
+        raise BadInputError(f"`{path}` is a folder. Pass an .npz file: save one with numpy.savez(path, x=...).")

@@ -37,6 +37,7 @@ def open_model(path: Path, names: dict[str, str], trust: bool) -> Any:
     """
     config, writer = _config(path)
     stand_ins = {name: _stand_in(name, known) for name, known in names.items()}
+    _refuse_idle(config, path, names)
     if not trust:
         _refuse_code(config, path)
         _refuse_unknown(config, path, stand_ins)
@@ -132,6 +133,30 @@ def _is_code(node: dict[str, Any]) -> bool:
     # Keras writes a lambda given as activation without its class: bytecode in base64, defaults, closure.
     value = node.get("value")
     return isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)
+
+
+def _refuse_idle(config: Any, path: Path, names: dict[str, str]) -> None:
+    """Raises where a name that the user explains changes nothing: it is misspelt, or means something already."""
+    held = set(_words(config))
+    for name, known in names.items():
+        if sqp_keras.sites.identify(name).name != sqp_keras.sites.UNKNOWN:
+            raise BadInputError(
+                f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which is an activation "
+                f"of its own. Exchange activations with --replace."
+            )
+        if name not in held:
+            raise BadInputError(
+                f"--map {name}={known} must explain a name in the file. Received: `{name}`, which `{path}` does not "
+                "have. Leave it out, or look at the spelling."
+            )
+
+
+def _words(config: Any) -> Iterator[str]:
+    if isinstance(config, str):
+        yield config
+    elif isinstance(config, dict | list):
+        for value in config.values() if isinstance(config, dict) else config:
+            yield from _words(value)
 
 
 def _refuse_unknown(config: Any, path: Path, stand_ins: dict[str, Any]) -> None:

@@ -21,22 +21,24 @@ def write_all(files: Mapping[Path, bytes]) -> None:
     Raises:
         BadInputError: A folder or the disk does not take one; files that were there before stay as they were.
     """
+    current = Path()
     staged: list[tuple[Path, Path]] = []
     placed: list[tuple[Path, Path | None]] = []
     made: list[Path] = []
     done = False
     try:
         for path, content in files.items():
+            current = path
             made += _folders(path.parent)
             staged.append((_stage(path, content), path))
         for temporary, path in staged:
+            current = path
             placed.append((path, _kept(path)))
             os.replace(temporary, path)
         done = True
     except OSError as error:
-        name = error.filename2 or error.filename or "the output"
         raise BadInputError(
-            f"Every file of an export must be writable. Received: `{name}`, {error.strerror}. Nothing was written. "
+            f"Every file of an export must be writable. Received: `{current}`, {error.strerror}. Nothing was written. "
             "Choose another place with -o."
         ) from error
     finally:
