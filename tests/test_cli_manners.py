@@ -117,7 +117,10 @@ def test_version_names_all_that_matters(capsys):
 BAD_CALLS = {
     "no model": ([], "the following arguments are required: MODEL"),
     "an unknown option": (["m.keras", "--fast"], "unrecognized arguments: --fast"),
-    "an option cut short": (["m.keras", "--targ", "tflm"], "unrecognized arguments: --targ tflm. Did you mean --target?"),
+    "an option cut short": (
+        ["m.keras", "--targ", "tflm"],
+        "unrecognized arguments: --targ tflm. Did you mean --target?",
+    ),
     "a misspelt option": (["m.keras", "--quantise=int8"], "Did you mean --quantize? All options: sqp-export --help"),
     "an unknown target": (["m.keras", "--target", "tpu"], "invalid choice: 'tpu'"),
     "an unknown artefact": (["m.keras", "--emit", "c,rust"], "must list some of c, resolver, golden, project"),
