@@ -38,7 +38,8 @@ def read(source: bytes | str | Path) -> Graph:
     except _BROKEN as error:
         raise BadInputError(
             f"{what} begins like a TFLite file and is damaged. Received: {len(content)} bytes, in which "
-            "offsets point past the end or at what is no table. It may have been cut short in a copy: fetch or export it again."
+            "offsets point past the end or at what is no table. It may have been cut short in a copy: fetch or export "
+            "it again."
         ) from error
 
 
