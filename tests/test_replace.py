@@ -1,5 +1,7 @@
 """Replacing activations: everywhere they can be, with the same weights, the model untouched; heads."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -169,6 +171,14 @@ def test_what_a_saved_file_would_lose_is_said(case):
     _, report = sqp_keras.replace_activations(CASES[case]())
     assert all("not in a file saved from it" in r.note for r in report.replacements)
     assert "note: " in str(report)
+
+
+def test_the_report_is_plain_data():
+    _, report = sqp_keras.replace_activations(CASES["user layer"](), keep=["elu"])
+    data = json.loads(json.dumps(report.as_dict()))
+    assert [row["layer"] for row in data["replacements"]] == [r.layer for r in report.replacements]
+    assert [row["max_change"] for row in data["replacements"]] == [r.max_change for r in report.replacements]
+    assert [(row["activation"], bool(row["reason"])) for row in data["unchanged"]] == [("elu", True)]
 
 
 def test_a_traced_model_is_replaced_all_the_same():
