@@ -42,29 +42,31 @@ MODES = ("eager", "graph", "xla")
 DOCS = Path(__file__).parents[1] / "docs" / "training_speed.md"
 
 
-def forward_and_backward(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def both(x: Any) -> Any:
+def forward_and_backward(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    def both(x: Any, dy: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
             y = function(x)
-        return y, tape.gradient(y, x, output_gradients=x)
+        return y, tape.gradient(y, x, output_gradients=dy)
 
     return both
 
 
-def in_mode(function: Callable[[Any], Any], mode: str) -> Callable[[Any], Any]:
+def in_mode(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
     if mode == "eager":
         return function
-    return tf.function(function, jit_compile=mode == "xla", autograph=False)
+    # Without other arguments: default values (ReLU's) would be bound anew in each call, which takes as long as the work.
+    return tf.function(lambda *tensors: function(*tensors), jit_compile=mode == "xla", autograph=False)
 
 
-def sample(size: int) -> np.ndarray:
-    return np.random.default_rng(0).normal(0, 3, size).astype(np.float32)
+def sample(size: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 3, size).astype(np.float32)
 
 
 def measure(size: int, mode: str, backward: bool, rounds: int) -> dict[str, dict[str, float]]:
     """Returns per candidate the time in milliseconds in quiet moments, and two ratios to ReLU."""
-    x = tf.constant(sample(size))
+    # The gradient that comes from above is a tensor of its own, as in a net.
+    tensors = [tf.constant(sample(size, seed)) for seed in range(2 if backward else 1)]
     calls = {n: in_mode(forward_and_backward(f) if backward else f, mode) for n, f in CANDIDATES.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     order, shuffled = list(calls), random.Random(0)
@@ -72,7 +74,7 @@ def measure(size: int, mode: str, backward: bool, rounds: int) -> dict[str, dict
         shuffled.shuffle(order)
         for name in order:
             start = time.perf_counter()
-            calls[name](x)
+            calls[name](*tensors)
             if turn >= 5:  # The first turns trace, compile and warm the allocator.
                 times[name].append(time.perf_counter() - start)
     quiet = {name: float(np.quantile(seen, 0.1)) for name, seen in times.items()}
@@ -92,14 +94,14 @@ def profile(function: Callable[[Any], Any], backward: bool, size: int, rounds: i
     found: dict[str, list[tuple[float, int]]] = defaultdict(list)
     kinds = {}
     with tf.Graph().as_default(), v1.Session() as session:
-        x = v1.placeholder(tf.float32, [size])
+        x, dy = (v1.placeholder(tf.float32, [size]) for _ in range(2))
         y = function(x)
         # Fetched as operations: nothing is copied out of the session.
-        fetched = [y.op, *(gradient.op for gradient in (tf.gradients(y, x, grad_ys=x) if backward else []))]
+        fetched = [y.op, *(gradient.op for gradient in (tf.gradients(y, x, grad_ys=dy) if backward else []))]
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
         for _ in range(rounds):
             seen = v1.RunMetadata()
-            session.run(fetched, {x: sample(size)}, options=options, run_metadata=seen)
+            session.run(fetched, {x: sample(size), dy: sample(size, 1)}, options=options, run_metadata=seen)
             for node in (node for device in seen.step_stats.dev_stats for node in device.node_stats):
                 took = node.op_end_rel_nanos - node.op_start_rel_nanos
                 found[node.node_name].append((took / 1e3, sum(memory.total_bytes for memory in node.memory)))
@@ -116,15 +118,15 @@ def profile(function: Callable[[Any], Any], backward: bool, size: int, rounds: i
     ]
 
 
-def compiled(function: Callable[[Any], Any], size: int) -> str:
-    """Returns what XLA makes of a function of one tensor, after optimisation."""
-    traced = tf.function(lambda x: function(x), jit_compile=True, autograph=False)  # One argument, without defaults.
-    return traced.experimental_get_compiler_ir(tf.constant(sample(size)))(stage="optimized_hlo")
+def compiled(function: Callable[..., Any], size: int, tensors: int = 1) -> str:
+    """Returns what XLA makes of a function of one or two tensors, after optimisation."""
+    given = [tf.constant(sample(size, seed)) for seed in range(tensors)]
+    return in_mode(function, "xla").experimental_get_compiler_ir(*given)(stage="optimized_hlo")
 
 
 def fusions(function: Callable[[Any], Any], size: int) -> int:
     """Returns the number of kernels that XLA makes of value and gradient together."""
-    text = compiled(forward_and_backward(function), size)
+    text = compiled(forward_and_backward(function), size, tensors=2)
     entry = text[text.index("ENTRY") :]
     return entry.count(" fusion(") + entry.count(" call(")
 
