@@ -55,7 +55,7 @@ def forward_and_backward(function: Callable[[Any], Any]) -> Callable[[Any, Any],
 def in_mode(function: Callable[..., Any], mode: str) -> Callable[..., Any]:
     if mode == "eager":
         return function
-    # Without other arguments: default values (ReLU's) would be bound anew in each call, which takes as long as the work.
+    # Without other arguments: default values (ReLU's) would be bound anew in each call, and that takes time.
     return tf.function(lambda *tensors: function(*tensors), jit_compile=mode == "xla", autograph=False)
 
 
