@@ -33,9 +33,7 @@ def squareplus(x: Any, c: Any) -> Any:
         dy, y = tf.cast(dy, wide), tf.cast(y, wide)
         dx = dy * formulas.slope(tf, y, _fixed(c, wide), wide) if saving else _slope_times(dy, y, c)
         dx = tf.cast(dx, dtype)
-        if not learnt:
-            return dx
-        return dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)
+        return (dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)) if learnt else dx
 
     return _with_gradient(forward, backward, *((x, c) if learnt else (x,)))
 

@@ -274,7 +274,7 @@ def test_a_plain_graph_computes_the_slope_in_the_backward_pass(dtype, learnt):
         b = tf.compat.v1.placeholder("float64" if dtype == "float64" else "float32", [3]) if learnt else 4.0
         y = squareplus(x, b)
         gradients = tf.gradients(y, [x, b] if learnt else [x], grad_ys=dy)
-        forward = set(operations_before([y.op]))
+        forward = operations_before([y.op])
         early = [
             op.name
             for op in operations_before([gradient.op for gradient in gradients])
@@ -286,11 +286,11 @@ def test_a_plain_graph_computes_the_slope_in_the_backward_pass(dtype, learnt):
 
 def operations_before(operations):
     """Returns the operations and all that have to run before them, by data or by control."""
-    found, waiting = [], list(operations)
+    found, waiting = set(), list(operations)
     while waiting:
         op = waiting.pop()
         if op not in found:
-            found.append(op)
+            found.add(op)
             waiting.extend([*(tensor.op for tensor in op.inputs), *op.control_inputs])
     return found
 

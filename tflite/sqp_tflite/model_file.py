@@ -142,7 +142,7 @@ def _refuse_idle(config: Any, path: Path, names: dict[str, str]) -> None:
         if sqp_keras.sites.identify(name).name != sqp_keras.sites.UNKNOWN:
             raise BadInputError(
                 f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which is an activation "
-                f"of its own. Exchange activations with --replace."
+                "of its own. Exchange activations with --replace."
             )
         if name not in held:
             raise BadInputError(
