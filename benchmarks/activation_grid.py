@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sqp_tflite import schema_file
-from sqp_tflite.child import Worker
-from sqp_tflite.lower import lower
-from sqp_tflite.policy import TARGETS
-from sqp_tflite.quantize import Quantized, Request
-from sqp_tflite.read import read
+from sqp_tflite.flatbuffer import edit
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.tables import lower
+from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.quantize.recipe import Quantized, Request
+from sqp_tflite.worker import Worker
 
 B = (0.01, 0.25, 1.0, 1.5238, 1.9218, 4.0, 16.0, 100.0)
 RANGES = (
@@ -56,16 +56,16 @@ def converted(activation: str) -> tuple[bytes, str, str]:
     """Returns the float file of an activation on 256 elements, and the names of its input and output."""
     import keras
 
-    from sqp_tflite.convert import convert_graph
-    from sqp_tflite.load import load
-    from sqp_tflite.plan import plan
-    from sqp_tflite.rewrite import rewrite
+    from sqp_tflite.source.convert import convert_graph
+    from sqp_tflite.source.load import load
+    from sqp_tflite.source.plan import plan
+    from sqp_tflite.source.trace import trace
 
     inputs = keras.Input((256,), name="x")
     model = keras.Model(inputs, keras.layers.Activation(function(activation), name="act")(inputs))
-    traced = rewrite(plan(load(model)))
+    traced = trace(plan(load(model)))
     names = tuple(spec.name for spec in traced.inputs)
-    content = schema_file.with_own_names(convert_graph(traced.graph_def, names, traced.outputs))
+    content = edit.with_own_names(convert_graph(traced.graph_def, names, traced.outputs))
     return content, names[0], traced.outputs[0]
 
 
@@ -124,8 +124,8 @@ def run(
         lowering: "algebraic" (squareplus alone has that form here) or "table".
         targets: Interpreters.
     """
-    imports = ("sqp_tflite.quantize", "litert_quantizer.quantizer")
-    with Worker(imports) as quantiser, Worker(("sqp_tflite.runtimes",)) as interpreters:
+    imports = ("sqp_tflite.quantize.recipe", "litert_quantizer.quantizer")
+    with Worker(imports) as quantiser, Worker(("sqp_tflite.run.interpreters",)) as interpreters:
         for activation in activations:
             content, source, result = converted(activation)
             for limits in ranges:
@@ -141,7 +141,7 @@ def _file(quantiser, content, source, result, activation, limits, lowering) -> b
     ranges = {tensor.name: (-1.0, 1.0) for tensor in read(content).main.tensors}
     ranges |= {source: limits, result: (float(grid.min()), float(grid.max()))}
     request = Request("int8", lowering, "tflm", float_io=False, forms=(result,))
-    made: Quantized = quantiser.call("sqp_tflite.quantize:quantize", content, request, ranges)
+    made: Quantized = quantiser.call("sqp_tflite.quantize.recipe:quantize_here", content, request, ranges)
     return lower(made.content).content if lowering == "table" else made.content
 
 
@@ -149,7 +149,7 @@ def _one(interpreters: Worker, content: bytes, activation: str, limits: tuple[fl
     graph = read(content)
     (given,), (made,) = graph.inputs, graph.outputs
     x = (CODES - given.quantization.zero_points[0]) * np.float64(given.quantization.scales[0])
-    found = interpreters.call("sqp_tflite.runtimes:run_here", target, content, (x[None],)).codes[0].reshape(-1)
+    found = interpreters.call("sqp_tflite.run.interpreters:run_here", target, content, (x[None],)).codes[0].reshape(-1)
     steps = exact(activation, x) / np.float64(made.quantization.scales[0])
     right = np.clip(np.sign(steps) * np.floor(np.abs(steps) + 0.5) + made.quantization.zero_points[0], -128, 127)
     difference = np.abs(found.astype(int) - right.astype(int))

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy.optimize import least_squares, linprog
 from scipy.special import erf, expit
 
-FILE = Path(__file__).resolve().parent.parent / "sqp_keras" / "coefficients.json"
+FILE = Path(__file__).resolve().parent.parent / "sqp_keras" / "family" / "coefficients.json"
 PAGE = FILE.parent.parent / "docs" / "algebraic.md"
 BEGIN, END = "<!-- sums -->", "<!-- /sums -->"
 Array = npt.NDArray[np.float64]
@@ -390,8 +390,8 @@ def table() -> str:
     """Returns the page's table of all sums of the package, with the ops that TensorFlow traces."""
     import tensorflow as tf
 
-    from sqp_keras import coefficients
-    from sqp_keras.algebraic import evaluate
+    from sqp_keras.family import coefficients
+    from sqp_keras.family.algebraic import evaluate
 
     lines = ["| activation | roots | value within | slope within | ops | which |", "|---|---:|---:|---:|---:|---|"]
     for of in coefficients.names():

@@ -69,18 +69,18 @@ def stock_int8(model, x: np.ndarray) -> bytes:
 
 def accuracy(content: bytes, runtime: str, x: np.ndarray, y: np.ndarray) -> float:
     """Returns the share of images that a file classifies as labelled."""
-    from sqp_tflite.runtimes import run
+    from sqp_tflite.run.interpreters import run
 
     return float(np.mean(run(runtime, content, (x,)).values[0].argmax(axis=1) == y))
 
 
 def latency_here(runtime: str, content: bytes, x: np.ndarray) -> float:
     """Returns microseconds per image; runs in a child."""
-    from sqp_tflite import runtimes
-    from sqp_tflite.read import read
+    from sqp_tflite.flatbuffer.read import read
+    from sqp_tflite.run import interpreters
 
-    opened = runtimes._open_tflm(content) if runtime == "tflm" else runtimes._open_lite(runtime, content)
-    opened.set(0, runtimes.encode(x[:1], read(content).inputs[0]))
+    opened = interpreters._open_tflm(content) if runtime == "tflm" else interpreters._open_lite(runtime, content)
+    opened.set(0, interpreters.encode(x[:1], read(content).inputs[0]))
     best = np.inf
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -92,10 +92,10 @@ def latency_here(runtime: str, content: bytes, x: np.ndarray) -> float:
 
 def rows() -> list[tuple[str, int, dict[str, tuple[float, float]]]]:
     """Returns (form, bytes, {runtime: (accuracy, microseconds)}) of every form; Keras's own accuracy has 0 bytes."""
-    from sqp_tflite.child import Worker
+    from sqp_tflite.ops.policy import TARGETS
     from sqp_tflite.pipeline import export
-    from sqp_tflite.policy import TARGETS
-    from sqp_tflite.runtimes import RuntimeFailedError
+    from sqp_tflite.run.interpreters import RuntimeFailedError
+    from sqp_tflite.worker import Worker
 
     model, (x, x_test, y_test) = train("squareplus")
     keras_accuracy = float(np.mean(model.predict(x_test, verbose=0).argmax(axis=1) == y_test))
@@ -126,7 +126,7 @@ def rows() -> list[tuple[str, int, dict[str, tuple[float, float]]]]:
 
 def markdown(found: list[tuple[str, int, dict[str, tuple[float, float]]]]) -> str:
     """Returns the page."""
-    from sqp_tflite.policy import NAMES, TARGETS
+    from sqp_tflite.ops.policy import NAMES, TARGETS
 
     lines = [_INTRODUCTION, "", f"| file | bytes | {' | '.join(NAMES[target] for target in TARGETS)} |"]
     lines.append("|---|---:|" + "---:|" * len(TARGETS))

@@ -38,20 +38,20 @@ class Result:
 
 def results(model_name: str, model, data: dict, worker) -> list[Result]:
     """Returns the model's results for every combination that is not refused."""
-    from sqp_tflite.combinations import INTEGER_IO, Combination, broken, combinations
-    from sqp_tflite.convert import convert
-    from sqp_tflite.load import load
+    from sqp_tflite.ops.combinations import INTEGER_IO, Combination, broken, combinations
     from sqp_tflite.pipeline import reference
-    from sqp_tflite.plan import plan
-    from sqp_tflite.rewrite import rewrite
-    from sqp_tflite.rsqrt import with_rsqrt
-    from sqp_tflite.samples import Samples, samples
+    from sqp_tflite.source.convert import convert
+    from sqp_tflite.source.load import load
+    from sqp_tflite.source.plan import plan
+    from sqp_tflite.source.rsqrt import with_rsqrt
+    from sqp_tflite.source.samples import Samples, samples
+    from sqp_tflite.source.trace import trace
 
     loaded = load(model)
     given = samples(data, loaded.inputs)
     few = Samples(tuple(array[:SAMPLES] for array in given.inputs), None, given=True)
     expected = reference(loaded, few)
-    traced = rewrite(plan(loaded))
+    traced = trace(plan(loaded))
     plain = convert(traced, worker)
     rooted = convert(dataclasses.replace(traced, graph_def=with_rsqrt(traced.graph_def)), worker)
     held: dict[bytes, tuple] = {}
@@ -66,18 +66,18 @@ def results(model_name: str, model, data: dict, worker) -> list[Result]:
 
 
 def _result(name, wanted, form, source, traced, given, few, expected, worker, held) -> Result:
-    from sqp_tflite.audit import audit
-    from sqp_tflite.compare import compare
-    from sqp_tflite.quantize import Request
-    from sqp_tflite.read import read
-    from sqp_tflite.reduce import Reduced, all_findings, reduce
+    from sqp_tflite.flatbuffer.read import read
+    from sqp_tflite.ops.audit import audit
+    from sqp_tflite.quantize.quantize import Reduced, all_findings, quantize
+    from sqp_tflite.quantize.recipe import Request
+    from sqp_tflite.run.compare import compare
 
     key = dataclasses.astuple(form)
     request = Request(form.quantize, form.lowering, form.target, float_io=False, forms=traced.forms)
     if key not in held:
         reduced = Reduced(source)
         if form.quantize != "float32":
-            reduced = reduce(source, given, request, traced.layers, worker)
+            reduced = quantize(source, given, request, traced.layers, worker)
         if reduced.content not in held:
             held[reduced.content] = compare(reduced.content, few, expected)
         held[key] = reduced, held[reduced.content]
@@ -94,7 +94,7 @@ def _result(name, wanted, form, source, traced, given, few, expected, worker, he
 
 def markdown(found: list[Result], seconds: float) -> str:
     """Returns the page: a row for every combination, and the models behind it."""
-    from sqp_tflite.combinations import broken, combinations, nearest
+    from sqp_tflite.ops.combinations import broken, combinations, nearest
 
     names = tuple(dict.fromkeys(row.model for row in found))
     lines = [_INTRODUCTION.format(models=", ".join(names), count=len(names), samples=SAMPLES, minutes=seconds / 60), ""]
@@ -153,8 +153,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--write", metavar="FILE")
     options = parser.parse_args(arguments)
     import zoo
-    from sqp_tflite.child import Worker
-    from sqp_tflite.convert import IMPORTS
+    from sqp_tflite.source.convert import IMPORTS
+    from sqp_tflite.worker import Worker
 
     began = time.monotonic()
     found: list[Result] = []

@@ -150,7 +150,7 @@ def distance(content: bytes, model, samples: int) -> tuple[float, float]:
     import numpy as np
 
     import sqp_keras
-    import sqp_tflite.runtimes
+    import sqp_tflite.run.interpreters
     import zoo
 
     inputs = list(zoo.samples(model, samples).values())
@@ -158,7 +158,7 @@ def distance(content: bytes, model, samples: int) -> tuple[float, float]:
     # One function for all samples: step by step a recurrent layer takes minutes.
     truth = original.predict(inputs if len(inputs) > 1 else inputs[0], verbose=0)
     truth = truth if isinstance(truth, list) else [truth]
-    made = sqp_tflite.runtimes.run("tflm", content, tuple(inputs)).values
+    made = sqp_tflite.run.interpreters.run("tflm", content, tuple(inputs)).values
     errors = [float(np.abs(a - b).max() / np.ptp(np.append(b, 0.0))) for a, b in zip(made, truth, strict=True)]
     return max(errors), float(np.mean(made[0].argmax(-1) == truth[0].argmax(-1)))
 

@@ -1,14 +1,14 @@
 """Squareplus for Keras: a smooth rectifier without exp and log, right in every dtype and derivative."""
 
-from sqp_keras.algebraic import algebraic
-from sqp_keras.algebraic_layer import Algebraic, AlgebraicAttention, AlgebraicSoftmax
-from sqp_keras.constants import B_CURVATURE, B_MINIMAX, B_VALUE
-from sqp_keras.distill import Distillation, distill
-from sqp_keras.functional import squareplus, squareplus_inverse
-from sqp_keras.heads import Head, drop_head
-from sqp_keras.layer import Squareplus
-from sqp_keras.registry import register, unregister
-from sqp_keras.replace import Replacement, ReplacementReport, Unchanged, replace_activations
+from sqp_keras.activation.constants import B_CURVATURE, B_MINIMAX, B_VALUE
+from sqp_keras.activation.functional import squareplus, squareplus_inverse
+from sqp_keras.activation.layer import Squareplus
+from sqp_keras.activation.registry import register, unregister
+from sqp_keras.family.algebraic import algebraic
+from sqp_keras.family.algebraic_layer import Algebraic, AlgebraicAttention, AlgebraicSoftmax
+from sqp_keras.models.distill import Distillation, distill
+from sqp_keras.models.heads import Head, drop_head
+from sqp_keras.models.replace import Replacement, ReplacementReport, Unchanged, replace_activations
 
 __version__ = "0.1.0"
 

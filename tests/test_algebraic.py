@@ -14,8 +14,9 @@ from keras import ops
 from scipy.special import erf, expit, softmax
 
 import sqp_keras
-from sqp_keras import coefficients, forms
-from sqp_keras.algebraic import evaluate
+from sqp_keras import forms
+from sqp_keras.family import coefficients
+from sqp_keras.family.algebraic import evaluate
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -330,6 +331,6 @@ def test_fitting_improves_a_worse_sum(script):
 
 def test_the_documentation_lists_every_sum_with_its_bounds():
     text = (ROOT / "docs" / "algebraic.md").read_text(encoding="utf-8")
-    for item in json.loads((ROOT / "sqp_keras" / "coefficients.json").read_text(encoding="utf-8"))["sums"]:
+    for item in json.loads((ROOT / "sqp_keras" / "family" / "coefficients.json").read_text(encoding="utf-8"))["sums"]:
         row = rf"\| {item['of']} \| {item['terms']} \| {item['value_error']:.3g} \| {item['slope_error']:.3g} \|"
         assert re.search(row, text), f"docs/algebraic.md lacks {item['of']} with {item['terms']} roots"

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sqp_tflite import calibration
-from sqp_tflite.calibration import Calibration
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.layers import LayerNames
-from sqp_tflite.samples import Samples
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.quantize import calibration
+from sqp_tflite.quantize.calibration import Calibration
+from sqp_tflite.source.samples import Samples
 
 LAYERS = LayerNames(("dense", "head"))
 

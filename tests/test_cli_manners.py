@@ -17,7 +17,8 @@ import keras
 import numpy as np
 import pytest
 
-from sqp_tflite import arguments, cli, completion, output, progress
+from sqp_tflite import files
+from sqp_tflite.cli import arguments, commands, completion, progress
 from sqp_tflite.emit import KINDS
 from sqp_tflite.errors import BadInputError
 
@@ -29,7 +30,8 @@ SLOW = ("tensorflow", "keras", "numpy", "rich", "jinja2", "ai_edge_litert")
 
 def program(name: str) -> list[str]:
     """The command as its entry point runs it; `.venv/bin` need not be on the path."""
-    code = f"import sys; from sqp_tflite.cli import {COMMANDS[name]} as main; sys.argv[0] = {name!r}; sys.exit(main())"
+    code = f"import sys; from sqp_tflite.cli.commands import {COMMANDS[name]} as main; "
+    code += f"sys.argv[0] = {name!r}; sys.exit(main())"
     return [sys.executable, "-c", code]
 
 
@@ -72,7 +74,7 @@ def exported(model):
 def test_nothing_slow_is_imported_for(given):
     code = (
         "import sys\nfrom sqp_tflite import cli\n"
-        f"for main in (cli.export_main, cli.inspect_main, cli.check_main):\n"
+        f"for main in (commands.export_main, commands.inspect_main, commands.check_main):\n"
         f"    try: main([{given!r}])\n    except SystemExit: pass\n"
         f"print([name for name in {SLOW} if name in sys.modules], file=sys.stderr)"
     )
@@ -84,7 +86,7 @@ def test_nothing_slow_is_imported_for(given):
 def test_help_has_examples_exit_codes_and_a_word_on_every_option(name, capsys):
     parser = arguments.PARSERS[name]()
     with pytest.raises(SystemExit) as ended:
-        getattr(cli, COMMANDS[name])(["--help"])
+        getattr(commands, COMMANDS[name])(["--help"])
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert "examples:" in text and "exit codes:" in text
@@ -106,7 +108,7 @@ def test_every_option_of_an_example_exists(name):
 
 def test_version_names_all_that_matters(capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.export_main(["--version"])
+        commands.export_main(["--version"])
     assert ended.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"sqp-export \d+\.\d+\.\d+", lines[0])
@@ -147,7 +149,7 @@ def test_bad_call_says_so_on_standard_error_and_exits_with_2(case, capfd, tmp_pa
     monkeypatch.chdir(tmp_path)
     given, message = BAD_CALLS[case]
     try:
-        code = cli.export_main(given)
+        code = commands.export_main(given)
     except SystemExit as ended:
         code = ended.code
     printed = capfd.readouterr()
@@ -199,7 +201,7 @@ def test_text_says_the_verdict_first_then_changes_ops_parity_memory_and_io(expor
 
 def test_written_json_is_valid_and_tells_how_to_make_it_again(exported, model):
     found = json.loads((model / "out" / "net.json").read_text())
-    schema = json.loads((Path(arguments.__file__).parent / "report.schema.json").read_text())
+    schema = json.loads((Path(files.__file__).parent / "report.schema.json").read_text())
     jsonschema.validate(found, schema)
     assert found["command"].startswith("sqp-export ") and "--emit c,resolver,golden,project" in found["command"]
     assert found["memory"]["ram_budget"] == 65536
@@ -227,7 +229,9 @@ def test_readme_of_the_project_answers_what_a_firmware_engineer_asks(exported, m
 
 @pytest.mark.parametrize(("option", "word"), [("--ram", "RAM"), ("--flash", "flash")])
 def test_budget_refuses_with_by_how_much_and_writes_nothing(model, option, word, tmp_path, capfd):
-    code = cli.export_main([str(model / "net.keras"), "-o", str(tmp_path / "o.tflite"), option, "1k", "--emit", "c"])
+    code = commands.export_main(
+        [str(model / "net.keras"), "-o", str(tmp_path / "o.tflite"), option, "1k", "--emit", "c"]
+    )
     printed = capfd.readouterr()
     assert code == 1
     assert printed.out == ""
@@ -242,9 +246,9 @@ def test_budget_refuses_with_by_how_much_and_writes_nothing(model, option, word,
 
 def test_check_compares_on_the_data_at_the_ends_and_beyond(model, exported, capfd):
     given = [str(model / "net.keras"), str(model / "out" / "net.tflite"), "--data", str(model / "data.npz"), "--json"]
-    assert cli.check_main(given) == 0
+    assert commands.check_main(given) == 0
     found = json.loads(capfd.readouterr().out)
-    schema = json.loads((Path(arguments.__file__).parent / "report.schema.json").read_text())
+    schema = json.loads((Path(files.__file__).parent / "report.schema.json").read_text())
     jsonschema.validate(found, {**schema["$defs"]["check"], "$defs": schema["$defs"]})
     ran = [row for row in found["agreement"] if row["status"] != "not checked"]
     assert {row["on"] for row in ran} == {"data", "ends", "beyond"}
@@ -257,12 +261,12 @@ def test_check_sees_a_file_of_another_model(model, tmp_path, capfd):
         [keras.Input((8, 8, 1), name="image"), keras.layers.Flatten(), keras.layers.Dense(4, name="scores")]
     )
     other.save(tmp_path / "other.keras")
-    assert cli.check_main([str(tmp_path / "other.keras"), str(model / "out" / "net.tflite")]) == 3
+    assert commands.check_main([str(tmp_path / "other.keras"), str(model / "out" / "net.tflite")]) == 3
     assert capfd.readouterr().out.startswith("DIFFERS")
 
 
 def test_quiet_prints_nothing_when_all_is_well(capfd):
-    assert cli.inspect_main([FILE, "--quiet"]) == 0
+    assert commands.inspect_main([FILE, "--quiet"]) == 0
     assert capfd.readouterr() == ("", "")
 
 
@@ -328,7 +332,7 @@ def children() -> set[str]:
     found = set()
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"sqp_tflite.child" in entry.read_bytes() and "net.keras" in (entry.parent / "cwd").as_posix():
+            if b"sqp_tflite.worker" in entry.read_bytes() and "net.keras" in (entry.parent / "cwd").as_posix():
                 found.add(entry.parent.name)
         except OSError:
             continue
@@ -343,7 +347,7 @@ def test_sigterm_leaves_through_the_clean_up(monkeypatch, tmp_path, capfd):
     monkeypatch.setattr("sqp_tflite.inspection.inspection", ended)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as left:
-        cli.inspect_main([FILE])
+        commands.inspect_main([FILE])
     assert left.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -355,7 +359,7 @@ def test_progress_is_silent_where_nobody_watches(capsys):
 
 
 def test_every_step_of_the_pipeline_has_a_sentence():
-    text = (Path(cli.__file__).parent / "pipeline.py").read_text()
+    text = (Path(files.__file__).parent / "pipeline.py").read_text()
     assert set(re.findall(r'\btell\("(\w+)"\)', text)) <= set(progress.STEPS)
 
 
@@ -368,7 +372,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
 
 def test_completion_is_printed_where_the_shell_reads_it(capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.export_main(["--completion", "bash"])
+        commands.export_main(["--completion", "bash"])
     assert ended.value.code == 0
     assert "complete -o filenames -F _sqp_export sqp-export" in capsys.readouterr().out
 
@@ -404,7 +408,7 @@ def test_bash_completes(words, expected):
 
 
 def test_files_are_written_together(tmp_path):
-    output.write_all({tmp_path / "a": b"1", tmp_path / "deep" / "er" / "b": b"2"})
+    files.write_all({tmp_path / "a": b"1", tmp_path / "deep" / "er" / "b": b"2"})
     assert (tmp_path / "deep" / "er" / "b").read_bytes() == b"2"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "deep", "er"]
 
@@ -426,11 +430,11 @@ def test_files_are_written_all_or_none(tmp_path, fault):
     before = snapshot(tmp_path)
     if fault == "Ctrl-C":
         with pytest.raises(KeyboardInterrupt):
-            output.write_all(Interrupting(files))
+            files.write_all(Interrupting(files))
     else:
         bad = tmp_path / "taken" if fault.startswith("a folder") else tmp_path / "old" / "file"
         with pytest.raises(BadInputError, match="Nothing was written"):
-            output.write_all({**files, bad: b"x"})
+            files.write_all({**files, bad: b"x"})
     assert snapshot(tmp_path) == before
 
 

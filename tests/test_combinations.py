@@ -2,8 +2,8 @@
 
 import pytest
 
-from sqp_tflite.combinations import Combination, broken, combinations, nearest, refuse
 from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.ops.combinations import Combination, broken, combinations, nearest, refuse
 
 REFUSED = {
     *(("float16", lowering, "tflm") for lowering in ("algebraic", "table", "integer")),

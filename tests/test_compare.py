@@ -9,12 +9,13 @@ import tensorflow as tf
 
 import sqp_tflite
 from models import dense
-from sqp_tflite import child, runtimes
-from sqp_tflite.compare import agreement, compare, metric
+from sqp_tflite import worker
 from sqp_tflite.errors import CrashedError
-from sqp_tflite.load import load
 from sqp_tflite.pipeline import reference
-from sqp_tflite.samples import Samples, samples
+from sqp_tflite.run import interpreters
+from sqp_tflite.run.compare import agreement, compare, metric
+from sqp_tflite.source.load import load
+from sqp_tflite.source.samples import Samples, samples
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +55,13 @@ def test_a_nan_is_seen(setting):
 
 
 def test_a_missing_runtime_is_named_as_not_checked(setting, monkeypatch):
-    monkeypatch.setitem(runtimes._MODULES, "tflite-runtime", "a_module_that_is_not_there")
+    monkeypatch.setitem(interpreters._MODULES, "tflite-runtime", "a_module_that_is_not_there")
     row = next(row for row in compare(*setting) if row.runtime == "tflite-runtime")
     assert row.status == "not checked" and "pip install" in row.reason
 
 
 def test_the_target_runtime_must_be_there(monkeypatch):
-    monkeypatch.setitem(runtimes._MODULES, "tflm", "a_module_that_is_not_there")
+    monkeypatch.setitem(interpreters._MODULES, "tflm", "a_module_that_is_not_there")
     with pytest.raises(sqp_tflite.ExportError, match="not installed.*--target litert") as caught:
         sqp_tflite.export(dense())
     assert caught.value.exit_code == 2
@@ -69,20 +70,20 @@ def test_the_target_runtime_must_be_there(monkeypatch):
 
 def test_a_file_that_a_runtime_refuses_says_its_words(setting):
     _, inputs, _ = setting
-    with pytest.raises(runtimes.RuntimeFailedError, match="(?i)dimension|size|shape"):
-        runtimes.run("litert", setting[0], (inputs.inputs[0][:, :2],))
+    with pytest.raises(interpreters.RuntimeFailedError, match="(?i)dimension|size|shape"):
+        interpreters.run("litert", setting[0], (inputs.inputs[0][:, :2],))
 
 
 def test_a_verdict_needs_the_target_runtime_to_agree(monkeypatch):
-    real = runtimes.run
+    real = interpreters.run
 
     def wrong_on_tflm(runtime, content, inputs):
         outputs = real(runtime, content, inputs)
         if runtime != "tflm":
             return outputs
-        return runtimes.Outputs(tuple(v + 1.0 for v in outputs.values), outputs.codes, outputs.scales)
+        return interpreters.Outputs(tuple(v + 1.0 for v in outputs.values), outputs.codes, outputs.scales)
 
-    monkeypatch.setattr(runtimes, "run", wrong_on_tflm)
+    monkeypatch.setattr(interpreters, "run", wrong_on_tflm)
     with pytest.raises(sqp_tflite.ParityError, match="Micro") as caught:
         sqp_tflite.export(dense())
     assert caught.value.report.verdict == "parity_failed"
@@ -131,27 +132,27 @@ def divide(a, b):
 
 def test_a_child_that_dies_becomes_a_message():
     with pytest.raises(CrashedError, match="signal SIGSEGV"):
-        child.run("test_compare:die", signal.SIGSEGV)
+        worker.run("test_compare:die", signal.SIGSEGV)
 
 
 def test_a_child_that_hangs_is_ended():
     with pytest.raises(CrashedError, match="more than 1 s"):
-        child.run("time:sleep", 60, timeout=1)
+        worker.run("time:sleep", 60, timeout=1)
 
 
 def test_exceptions_of_a_child_come_through():
-    with pytest.raises(child.ChildError, match="ZeroDivisionError: division by zero"):
-        child.run("test_compare:divide", 1, 0)
-    assert child.run("test_compare:divide", 6, 3) == 2
+    with pytest.raises(worker.ChildError, match="ZeroDivisionError: division by zero"):
+        worker.run("test_compare:divide", 1, 0)
+    assert worker.run("test_compare:divide", 6, 3) == 2
 
 
 def test_a_worker_that_died_is_not_lent_again():
-    with pytest.raises(CrashedError), child.lent("test", ()) as worker:
+    with pytest.raises(CrashedError), worker.lent("test", ()) as worker:
         worker.call("test_compare:die", signal.SIGABRT)
-    with child.lent("test", ()) as worker:
+    with worker.lent("test", ()) as worker:
         assert worker.call("test_compare:divide", 4, 2) == 2
         first = worker
-    with child.lent("test", ()) as worker:
+    with worker.lent("test", ()) as worker:
         assert worker is first
 
 
@@ -161,7 +162,7 @@ def test_samples_hold_their_length():
 
 def test_an_output_that_hardly_varies_is_held_to_its_rounding():
     reference = (1000.0 + np.linspace(0, 1e-3, 8, dtype=np.float64).reshape(4, 2),)
-    near = runtimes.Outputs((reference[0] + 1e-3,), (), (None,))
-    far = runtimes.Outputs((reference[0] + 1e-1,), (), (None,))
+    near = interpreters.Outputs((reference[0] + 1e-3,), (), (None,))
+    far = interpreters.Outputs((reference[0] + 1e-1,), (), (None,))
     assert agreement("litert", near, reference, None, 1e-4).status == "ok"  # 1e-3 is 16 units of 1000's last place
     assert agreement("litert", far, reference, None, 1e-4).status == "differs"

@@ -6,7 +6,7 @@ import pytest
 from keras import layers
 
 import sqp_keras
-from sqp_keras.sites import sites
+from sqp_keras.models.sites import sites
 
 X = np.random.default_rng(5).normal(size=(400, 6)).astype("float32")
 

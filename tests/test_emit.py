@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from benchmarks.mcu import emulator
-from sqp_tflite import arena, runtimes
-from sqp_tflite.audit import op_rows
 from sqp_tflite.emit import KINDS, CStyle, Golden, Material, emit
 from sqp_tflite.emit.c_array import comment_text, float_text, string_text
 from sqp_tflite.emit.golden import count_for
 from sqp_tflite.emit.material import identifier
 from sqp_tflite.emit.resolver import REGISTERED, method, resolver
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.read import read
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops.audit import op_rows
 from sqp_tflite.report import OpRow, Report
+from sqp_tflite.run import arena, interpreters
 
 HERE = Path(__file__).parent
 DECLARATIONS = HERE / "tflm_declarations"
@@ -44,8 +44,8 @@ def material(name: str, style: CStyle | None = None) -> Material:
     graph = read(content)
     generator = np.random.default_rng(7)
     inputs = tuple(generator.normal(size=(3, *tensor.shape[1:])).astype("float32") for tensor in graph.inputs)
-    codes = tuple(runtimes.encode(values, tensor) for values, tensor in zip(inputs, graph.inputs, strict=True))
-    golden = Golden(codes, runtimes.run("tflm", content, inputs).codes, "tflite-micro")
+    codes = tuple(interpreters.encode(values, tensor) for values, tensor in zip(inputs, graph.inputs, strict=True))
+    golden = Golden(codes, interpreters.run("tflm", content, inputs).codes, "tflite-micro")
     report = Report("ok", "two_inputs.keras", "tflm", "int8", "algebraic", ops=op_rows(graph))
     return Material(content, graph, report, style or CStyle(), arena.measure(content), golden)
 
@@ -290,7 +290,7 @@ def test_quantize_and_real_are_those_of_the_runtime(materials, kind, tmp_path):
     )
     compile_ok(["gcc", "-std=c99", *STRICT, str(folder / "ask.c"), "-lm", "-o", str(folder / "ask")])
     done = subprocess.run([str(folder / "ask")], capture_output=True, text=True, check=True)
-    assert [int(line) for line in done.stdout.split()] == runtimes.encode(reals, tensor).tolist()
+    assert [int(line) for line in done.stdout.split()] == interpreters.encode(reals, tensor).tolist()
 
 
 def test_npz_holds_the_golden_vectors(materials):

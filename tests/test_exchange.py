@@ -12,9 +12,10 @@ import sqp_keras
 import sqp_tflite
 import zoo
 from models import dense
-from sqp_tflite import arguments, cli, own_code
-from sqp_tflite.read import read
+from sqp_tflite.cli import arguments, commands
+from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.report import Finding
+from sqp_tflite.source import own_code
 
 L = keras.layers
 ALLOWED = {"FULLY_CONNECTED", "CONV_2D", "RESHAPE", "ADD", "MUL", "SQRT", "SUB", "RELU", "MINIMUM", "MAXIMUM"}
@@ -240,7 +241,7 @@ def test_softmax_in_a_layers_own_code_is_refused_with_a_remedy_that_works(case):
             mended.set_weights(model.get_weights())
             x = zoo.samples(model, 8)["x"]
             # The algebraic softmax is within 5e-4 of softmax; each layer behind it has weights of about 1.
-            np.testing.assert_allclose(mended(x), model(x), atol=4 * sqp_keras.replace.SOFTMAX_ERROR)
+            np.testing.assert_allclose(mended(x), model(x), atol=4 * sqp_keras.models.replace.SOFTMAX_ERROR)
 
 
 def test_additive_attention_as_its_remedy_says():
@@ -293,7 +294,7 @@ def test_shell_says_how_to_read_what_lost_its_head(case, tmp_path, capfd):
     keras.utils.set_random_seed(0)
     i = keras.Input((4, 4, 2), name="x")
     keras.Model(i, build(i)).save(tmp_path / "m.keras")
-    assert cli.export_main([str(tmp_path / "m.keras"), "--head", "logits", "--dry-run"]) == 0
+    assert commands.export_main([str(tmp_path / "m.keras"), "--head", "logits", "--dry-run"]) == 0
     printed = " ".join(capfd.readouterr().out.split())
     assert all(said in printed for said in words)
     assert printed.count("left out") == sum("left out" in said for said in words)
@@ -399,7 +400,7 @@ def test_bad_calls_get_one_clear_line_and_write_nothing(case, tmp_path, capfd):
     model = keras.Sequential([keras.Input((4,), name="x"), L.Dense(4, activation="softplus", name="hidden")])
     model.save(tmp_path / "m.keras")
     try:
-        code = cli.export_main([str(tmp_path / "m.keras"), *given])
+        code = commands.export_main([str(tmp_path / "m.keras"), *given])
     except SystemExit as ended:
         code = ended.code
     printed = capfd.readouterr()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sqp_tflite import curves
+from sqp_tflite.emit import curves
 from test_emit import self_test
 
 ROOT = Path(__file__).parents[1]

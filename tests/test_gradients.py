@@ -9,7 +9,9 @@ import pytest
 import tensorflow as tf
 
 import sqp_keras
-from sqp_keras import backend_tensorflow, formulas, squareplus
+from sqp_keras import squareplus
+from sqp_keras.activation import formulas
+from sqp_keras.backends import tensorflow
 
 X = np.array([-30.0, -3.0, -0.5, 0.0, 0.7, 2.0, 30.0])
 B = 2.5
@@ -112,7 +114,7 @@ def test_closed_forms_agree_with_finite_differences():
 
 
 def test_grid_sees_a_planted_fault(monkeypatch):
-    monkeypatch.setattr(backend_tensorflow.formulas, "slope_by_y", lambda ns, y, c, dtype: 0.0 * y)
+    monkeypatch.setattr(tensorflow.formulas, "slope_by_y", lambda ns, y, c, dtype: 0.0 * y)
     got = nested(positional, "rr")(tf.constant(X))
     assert np.abs(got - derivatives(X, B)[1]).max() > 0.1
 
@@ -235,7 +237,7 @@ def test_fit_gives_the_losses_of_plain_operations(jit):
 
 
 def test_without_the_private_record_reverse_mode_stays_right(monkeypatch):
-    monkeypatch.setattr(backend_tensorflow, "record", None)
+    monkeypatch.setattr(tensorflow, "record", None)
     for mode in MODES:
         for order in ("r", "rr", "rrr"):
             got = MODES[mode](nested(positional, order))(tf.constant(X))

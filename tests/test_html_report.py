@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from sqp_tflite import curves
-from sqp_tflite.drawing import FAMILIES, family, graph_drawing, memory_drawing
-from sqp_tflite.graph import Op
-from sqp_tflite.html import html
+from sqp_tflite.emit import curves
+from sqp_tflite.emit.drawing import FAMILIES, family, graph_drawing, memory_drawing
+from sqp_tflite.emit.page import html
+from sqp_tflite.flatbuffer.graph import Op
 from sqp_tflite.inspection import inspection
 from sqp_tflite.report import Agreement, Finding, LayerError, PlanRow, Replacement
 
@@ -214,7 +214,7 @@ def test_family_is_the_rule_of_the_policy(name, dtype, expected):
 
 
 def test_families_hold_every_admitted_op():
-    from sqp_tflite.policy import ADMITTED
+    from sqp_tflite.ops.policy import ADMITTED
 
     assert frozenset().union(*(ops for _, _, ops in FAMILIES)) == ADMITTED
 

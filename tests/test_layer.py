@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from sqp_keras import Squareplus, squareplus
-from sqp_keras.constants import B_LEARNT_SMALLEST
-from sqp_keras.layer import KeepPositive
+from sqp_keras.activation.constants import B_LEARNT_SMALLEST
+from sqp_keras.activation.layer import KeepPositive
 
 X = np.random.default_rng(0).normal(0, 2, (8, 5, 3)).astype(np.float32)
 

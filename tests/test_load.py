@@ -11,7 +11,7 @@ import pytest
 import sqp_keras  # noqa: F401
 import sqp_tflite
 from models import dense, subclassed
-from sqp_tflite.load import load
+from sqp_tflite.source.load import load
 
 L = keras.layers
 EVIL = []

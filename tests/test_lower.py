@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from benchmarks import activation_grid
-from sqp_tflite import schema_file
-from sqp_tflite.child import Worker
-from sqp_tflite.elementwise import BINARY, ELEMENTWISE, UNARY, apply
-from sqp_tflite.layer_errors import observe_here
-from sqp_tflite.lower import lower, verify
-from sqp_tflite.quantize import Request, quantize
-from sqp_tflite.read import read
+from sqp_tflite.flatbuffer import edit
+from sqp_tflite.flatbuffer.elementwise import BINARY, ELEMENTWISE, UNARY, apply
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.tables import lower, verify
+from sqp_tflite.quantize.recipe import Request, quantize_here
+from sqp_tflite.run.layer_errors import observe_here
+from sqp_tflite.worker import Worker
 
 RANGES = ((-6.0, 6.0), (-3.0, 21.7))
 
@@ -24,7 +24,7 @@ def softplus():
     content, source, result = activation_grid.converted("softplus")
     ranges = {tensor.name: (-1.0, 1.0) for tensor in read(content).main.tensors}
     ranges |= {source: (-6.0, 6.0), result: (0.0, 6.0)}
-    return quantize(content, Request("int8", "table", "tflm", float_io=False), ranges).content
+    return quantize_here(content, Request("int8", "table", "tflm", float_io=False), ranges).content
 
 
 def test_every_code_of_every_activation_is_exact_on_all_interpreters(capsys):
@@ -95,7 +95,7 @@ def test_a_wrong_entry_is_found(softplus):
 def test_changed_ends_are_found(softplus):
     """The planted fault: another name of the output."""
     lowered = lower(softplus)
-    renamed = dataclasses.replace(lowered, content=schema_file.with_io_names(lowered.content, ("x",), ("other",)))
+    renamed = dataclasses.replace(lowered, content=edit.with_io_names(lowered.content, ("x",), ("other",)))
     observed = _observed(softplus, lowered)
     assert any("inputs and outputs were" in line for line in verify(softplus, renamed, observed))
 
@@ -107,18 +107,18 @@ def test_declined_chains_stay(softplus):
 def test_equal_tables_are_shared():
     import keras
 
-    from sqp_tflite.convert import convert_graph
-    from sqp_tflite.load import load
-    from sqp_tflite.plan import plan
-    from sqp_tflite.rewrite import rewrite
+    from sqp_tflite.source.convert import convert_graph
+    from sqp_tflite.source.load import load
+    from sqp_tflite.source.plan import plan
+    from sqp_tflite.source.trace import trace
 
     i = keras.Input((5,), name="x")
     squareplus, bound = keras.activations.squareplus, keras.layers.Rescaling(1.0)
     outputs = [keras.layers.Activation(squareplus, name=name)(bound(i) if name == "c" else i) for name in "ab"]
-    traced = rewrite(plan(load(keras.Model(i, [*outputs, keras.layers.Activation("softplus", name="c")(i)]))))
-    content = schema_file.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
+    traced = trace(plan(load(keras.Model(i, [*outputs, keras.layers.Activation("softplus", name="c")(i)]))))
+    content = edit.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
     ranges = {tensor.name: (-4.0, 4.5) for tensor in read(content).main.tensors}
-    made = quantize(content, Request("int8", "table", "tflm", float_io=False, forms=traced.forms), ranges).content
+    made = quantize_here(content, Request("int8", "table", "tflm", float_io=False, forms=traced.forms), ranges).content
     lowered = lower(made)
     ops = [op.name for op in read(lowered.content).main.ops]
     assert len(lowered.tables) >= 2
@@ -133,11 +133,11 @@ def test_a_constant_per_channel_gets_a_table_per_channel():
     import keras
 
     import sqp_keras
-    from sqp_tflite.convert import convert_graph
-    from sqp_tflite.load import load
-    from sqp_tflite.plan import plan
-    from sqp_tflite.rewrite import rewrite
-    from sqp_tflite.runtimes import run
+    from sqp_tflite.run.interpreters import run
+    from sqp_tflite.source.convert import convert_graph
+    from sqp_tflite.source.load import load
+    from sqp_tflite.source.plan import plan
+    from sqp_tflite.source.trace import trace
 
     keras.utils.set_random_seed(0)
     act = sqp_keras.Squareplus(b=4.0, learn_b="channel", name="act")
@@ -146,12 +146,12 @@ def test_a_constant_per_channel_gets_a_table_per_channel():
     act.set_weights([np.array([0.5, 2.0, 8.0, 32.0])])
     x = np.random.default_rng(0).uniform(-6, 6, (20, 3, 4)).astype(np.float32)
     expected = np.asarray(model(x))
-    traced = rewrite(plan(load(model)))
-    content = schema_file.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
+    traced = trace(plan(load(model)))
+    content = edit.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
     ranges = {tensor.name: (-6.0, 6.0) for tensor in read(content).main.tensors}
     ranges[traced.outputs[0]] = 0.0, float(expected.max())
     request = Request("int8", "table", "tflm", float_io=False, forms=traced.forms)
-    lowered = lower(quantize(content, request, ranges).content)
+    lowered = lower(quantize_here(content, request, ranges).content)
     assert lowered.tables[0].entries.shape == (4 * 256,)
     (made,) = read(lowered.content).outputs
     for runtime in ("litert", "tflite-runtime", "tflm"):
@@ -174,4 +174,4 @@ def test_operators_are_what_their_names_say():
 def test_a_worker_can_lower(softplus):
     """Lowering is plain data in and out: it runs in a child as well."""
     with Worker() as worker:
-        assert worker.call("sqp_tflite.lower:lower", softplus).content == lower(softplus).content
+        assert worker.call("sqp_tflite.flatbuffer.tables:lower", softplus).content == lower(softplus).content

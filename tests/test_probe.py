@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sqp_tflite import op_table, probe
-from sqp_tflite.one_op import build
-from sqp_tflite.op_families import FAMILIES, cases
-from sqp_tflite.policy import ADMITTED, TARGETS, hybrid, kernels
-from sqp_tflite.read import read
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops import op_table, probe
+from sqp_tflite.ops.one_op import build
+from sqp_tflite.ops.op_families import FAMILIES, cases
+from sqp_tflite.ops.policy import ADMITTED, TARGETS, hybrid, kernels
 
 DOCS = Path(__file__).parents[1] / "docs"
 

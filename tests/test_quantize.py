@@ -10,13 +10,13 @@ import models
 import sqp_keras
 import zoo
 from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
-from sqp_tflite.graph import FLOAT_DTYPES
-from sqp_tflite.islands import Islands
-from sqp_tflite.layers import LayerNames
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.pipeline import export
-from sqp_tflite.quantize import Request
-from sqp_tflite.read import read
-from sqp_tflite.reduce import hidden_floats
+from sqp_tflite.quantize.islands import Islands
+from sqp_tflite.quantize.quantize import hidden_floats
+from sqp_tflite.quantize.recipe import Request
 
 L = keras.layers
 INTEGER = [

@@ -8,11 +8,11 @@ from ai_edge_litert import schema_py_generated as schema
 
 import sqp_tflite
 from models import dense
-from sqp_tflite.audit import audit, op_rows
-from sqp_tflite.graph import Graph
-from sqp_tflite.layers import LayerNames
-from sqp_tflite.policy import ADMITTED, TARGETS, broken_rule
-from sqp_tflite.read import read
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.audit import audit, op_rows
+from sqp_tflite.ops.policy import ADMITTED, TARGETS, broken_rule
 
 
 def converted(function, *shapes) -> bytes:

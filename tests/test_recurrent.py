@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from sqp_tflite.errors import RefusedError
-from sqp_tflite.load import load
 from sqp_tflite.pipeline import export
-from sqp_tflite.plan import plan
-from sqp_tflite.rewrite import rewrite
-from sqp_tflite.unroll import MOST_STEPS
+from sqp_tflite.source.load import load
+from sqp_tflite.source.plan import plan
+from sqp_tflite.source.trace import trace
+from sqp_tflite.source.unroll import MOST_STEPS
 
 L = keras.layers
 GATES = {"activation": "squareplus", "recurrent_activation": "hard_sigmoid"}
@@ -58,7 +58,7 @@ def test_too_many_steps_are_refused():
     with pytest.raises(
         RefusedError, match=f"at most {MOST_STEPS} of them.*Received: LSTM, {MOST_STEPS + 1} time steps"
     ):
-        rewrite(plan(load(built)))
+        trace(plan(load(built)))
     assert "call" not in vars(built.layers[0])
 
 
@@ -78,4 +78,4 @@ def test_open_time_steps_inside_the_model_are_refused():
 
     built = keras.Model(i, L.Dense(2)(L.SimpleRNN(3, activation="squareplus", name="rnn")(Cut()(i))))
     with pytest.raises(RefusedError, match="`rnn`.*time dimension must be fixed.*an open number.*keras.Input"):
-        rewrite(plan(load(built)))
+        trace(plan(load(built)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sqp_keras
-from sqp_keras import registry
+from sqp_keras.activation import registry
 
 ACTIVATIONS = sys.modules["keras.src.activations"]
 

@@ -8,9 +8,9 @@ import pytest
 from keras import layers
 
 import sqp_keras
-from sqp_keras import observe, rules
-from sqp_keras.rebuild import CannotCopyError, rebuild
-from sqp_keras.sites import sites
+from sqp_keras.models import observe, rules
+from sqp_keras.models.rebuild import CannotCopyError, rebuild
+from sqp_keras.models.sites import sites
 
 RANDOM = np.random.default_rng(7)
 

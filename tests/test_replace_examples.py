@@ -4,7 +4,7 @@ import keras
 import pytest
 
 import sqp_keras  # noqa: F401  the saved models hold its layers
-from sqp_keras.sites import sites
+from sqp_keras.models.sites import sites
 
 
 @pytest.mark.parametrize(

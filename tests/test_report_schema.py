@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 
 from sqp_tflite import report
-from sqp_tflite.cli import export_main, inspect_main
+from sqp_tflite.cli.commands import export_main, inspect_main
+from sqp_tflite.emit.rendering import check_names, render
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.inspection import inspection
-from sqp_tflite.rendering import check_names, render
 
 DATA = Path(__file__).parent / "data"
 SCHEMA = json.loads(importlib.resources.files("sqp_tflite").joinpath("report.schema.json").read_text("utf-8"))

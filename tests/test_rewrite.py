@@ -9,10 +9,10 @@ import pytest
 import sqp_keras
 import sqp_tflite
 from models import Subclassed, dense, subclassed, two_in_two_out
-from sqp_tflite.load import load
-from sqp_tflite.plan import plan
-from sqp_tflite.read import read
-from sqp_tflite.rewrite import rewrite
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.source.load import load
+from sqp_tflite.source.plan import plan
+from sqp_tflite.source.trace import trace
 
 L = keras.layers
 SQUAREPLUS = {"MUL": 1, "ADD": 2, "SQRT": 1}
@@ -174,7 +174,7 @@ def test_the_model_is_put_back_when_tracing_fails():
 
     model = keras.Sequential([keras.Input((3,)), Broken()])
     with pytest.raises(Exception, match="undefined"):
-        rewrite(plan(load(model)))
+        trace(plan(load(model)))
     assert "_open_name_scope" not in vars(model.layers[0])
     assert sqp_keras.forms.current() is None
 

@@ -5,8 +5,8 @@ import pytest
 
 import sqp_tflite
 from models import dense
-from sqp_tflite.load import InputSpec
-from sqp_tflite.samples import samples, seeded
+from sqp_tflite.source.load import InputSpec
+from sqp_tflite.source.samples import samples, seeded
 
 ONE = (InputSpec("image", (2, 3), "float32"),)
 TWO = (InputSpec("z", (2,), "float32"), InputSpec("a", (1,), "float32"))

@@ -130,7 +130,7 @@ def test_stock_file_with_the_string_opens_as_ours(tmp_path):
         assert model.layers[0].activation is not sqp_keras.squareplus
         model.save(tmp_path / "stock.keras")
     finally:
-        sqp_keras.registry.register()
+        sqp_keras.activation.registry.register()
     again = keras.models.load_model(tmp_path / "stock.keras")
     assert again.layers[0].activation is sqp_keras.squareplus
     np.testing.assert_allclose(again.predict(X, verbose=0), model.predict(X, verbose=0), rtol=1e-5)

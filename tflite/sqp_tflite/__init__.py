@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
+    from sqp_tflite.flatbuffer.read import read as inspect
     from sqp_tflite.pipeline import Export, check, export
-    from sqp_tflite.read import read as inspect
 
 __all__ = ["BadInputError", "Export", "ExportError", "ParityError", "RefusedError", "check", "export", "inspect"]
 
@@ -24,7 +24,7 @@ _HOMES = {
     "RefusedError": ("errors", "RefusedError"),
     "check": ("pipeline", "check"),
     "export": ("pipeline", "export"),
-    "inspect": ("read", "read"),
+    "inspect": ("flatbuffer.read", "read"),
 }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqp_tflite.audit import audit, op_rows, tensor_rows
 from sqp_tflite.errors import BadInputError, CrashedError
-from sqp_tflite.graph import Graph
-from sqp_tflite.memory import memory
-from sqp_tflite.read import read
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops.audit import audit, op_rows, tensor_rows
 from sqp_tflite.report import Memory, Report
+from sqp_tflite.run.memory import memory
 from sqp_tflite.versions import versions
 
 

@@ -10,36 +10,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sqp_tflite import own_code, unroll
-from sqp_tflite.audit import audit, op_rows, tensor_rows
-from sqp_tflite.calibration import require
-from sqp_tflite.child import lent, may_fork
-from sqp_tflite.combinations import INTEGER_IO, Combination, refuse
-from sqp_tflite.compare import Original, compare
-from sqp_tflite.convert import IMPORTS, convert
 from sqp_tflite.emit import CStyle
+from sqp_tflite.emit.firmware import check_kinds, firmware
+from sqp_tflite.emit.rendering import check_names, render
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityError, RefusedError
-from sqp_tflite.exchange import HEADS, Exchanged, exchange, named
-from sqp_tflite.extremes import DATA, extremes
-from sqp_tflite.firmware import check_kinds, firmware
-from sqp_tflite.given import check_model
-from sqp_tflite.graph import Graph, Tensor
-from sqp_tflite.layers import LayerNames
-from sqp_tflite.load import Loaded, load
-from sqp_tflite.memory import memory, over_budget
-from sqp_tflite.output import check_places, write_all
-from sqp_tflite.plan import Plan, plan
-from sqp_tflite.policy import NAMES, TARGETS
-from sqp_tflite.quantize import Request
-from sqp_tflite.read import read
-from sqp_tflite.reduce import Reduced, all_findings, reduce
-from sqp_tflite.rendering import check_names, render
+from sqp_tflite.files import check_model, check_places, write_all
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.audit import audit, op_rows, tensor_rows
+from sqp_tflite.ops.combinations import INTEGER_IO, Combination, refuse
+from sqp_tflite.ops.policy import NAMES, TARGETS
+from sqp_tflite.quantize import quantize as numbers
+from sqp_tflite.quantize.calibration import require
+from sqp_tflite.quantize.quantize import Reduced, all_findings
+from sqp_tflite.quantize.recipe import Request
 from sqp_tflite.report import Agreement, Finding, Report
-from sqp_tflite.rewrite import rewrite
-from sqp_tflite.rsqrt import with_rsqrt
-from sqp_tflite.samples import Samples, open_data, samples
+from sqp_tflite.run.compare import Original, compare
+from sqp_tflite.run.extremes import DATA, extremes
+from sqp_tflite.run.memory import memory, over_budget
+from sqp_tflite.source import own_code, unroll
+from sqp_tflite.source.convert import IMPORTS, convert
+from sqp_tflite.source.exchange import HEADS, Exchanged, exchange, named
+from sqp_tflite.source.load import Loaded, load
+from sqp_tflite.source.plan import Plan, plan
+from sqp_tflite.source.rsqrt import with_rsqrt
+from sqp_tflite.source.samples import Samples, open_data, samples
+from sqp_tflite.source.trace import trace
 from sqp_tflite.versions import versions
+from sqp_tflite.worker import lent, may_fork
 
 Progress = Callable[[str], None]
 """Is told the name of each step as it begins."""
@@ -64,7 +65,7 @@ def export(
     lowering: str = "algebraic",
     io: str | None = None,
     target: str = "tflm",
-    data: str | Path | Mapping[str, Any] | np.ndarray | None = None,
+    data: str | Path | Mapping[str, Any] | NDArray[Any] | None = None,
     names: Mapping[str, str] | None = None,
     trust_code: bool = False,
     replace: str | Mapping[str, Any] | None = None,
@@ -139,7 +140,7 @@ def export(
             require(inputs, quantize)
         tell("trace")
         try:
-            traced = rewrite(planned)
+            traced = trace(planned)
             if lowering == "integer" and quantize in INTEGER_IO:
                 traced = dataclasses.replace(traced, graph_def=with_rsqrt(traced.graph_def))
             tell("convert")
@@ -150,7 +151,7 @@ def export(
         request = Request(quantize, lowering, target, float_io=io == "float32", forms=traced.forms)
         if quantize != "float32":
             tell("quantize")
-            reduced = reduce(content, inputs, request, traced.layers, worker)
+            reduced = numbers.quantize(content, inputs, request, traced.layers, worker)
             content = reduced.content
     graph = read(content)
     notes = report.notes + unroll.notes(dict(traced.steps), graph, traced.layers) + reduced.notes
@@ -183,7 +184,7 @@ def export(
 def check(
     model: Any,
     tflite: str | Path | bytes,
-    data: str | Path | Mapping[str, Any] | np.ndarray | None = None,
+    data: str | Path | Mapping[str, Any] | NDArray[Any] | None = None,
     *,
     tolerance: float | None = None,
     names: Mapping[str, str] | None = None,
@@ -240,7 +241,7 @@ def _judged(row: Agreement, graph: Graph) -> Agreement:
     return dataclasses.replace(row, status="saturates", reason="")
 
 
-def reference(loaded: Loaded, inputs: Samples) -> tuple[np.ndarray, ...]:
+def reference(loaded: Loaded, inputs: Samples) -> tuple[NDArray[Any], ...]:
     """Returns Keras's own outputs for the samples, one array per output."""
     chunks = []
     for start in range(0, len(inputs), _CHUNK):
@@ -270,12 +271,12 @@ def _check_combination(model: Any, wanted: Combination, io: str | None) -> None:
 
 
 def _require_runtime(target: str) -> None:
-    from sqp_tflite import runtimes
+    from sqp_tflite.run import interpreters
 
-    if not runtimes.installed(target):
+    if not interpreters.installed(target):
         raise EnvironmentMissingError(
             f"A file for `{target}` is proven on {NAMES[target]}, which is not installed. Received: --target {target}. "
-            f"Install it with {runtimes.INSTALL[target]}, or choose --target litert."
+            f"Install it with {interpreters.INSTALL[target]}, or choose --target litert."
         )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sqp_tflite.arena import tensor_bytes
 from sqp_tflite.emit.material import Material, Port
+from sqp_tflite.run.arena import tensor_bytes
 
 _PER_LINE = 16
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqp_tflite.emit.c_array import comment_text, float_text
 from sqp_tflite.emit.material import Golden, Material, Port
@@ -58,7 +59,7 @@ def npz(material: Material, vectors: Golden) -> bytes:
     return file.getvalue()
 
 
-def tolerance(port: Port, values: np.ndarray) -> str:
+def tolerance(port: Port, values: NDArray[Any]) -> str:
     """Returns the C literal of how far a device's output may be from the golden one."""
     if np.issubdtype(values.dtype, np.floating):
         return float_text(FLOAT_TOLERANCE * max(float(np.abs(values).max(initial=0.0)), 1e-30))
@@ -118,7 +119,7 @@ def _source(material: Material, vectors: Golden) -> str:
     return "\n".join(lines)
 
 
-def _numbers(row: np.ndarray) -> Iterable[str]:
+def _numbers(row: NDArray[Any]) -> Iterable[str]:
     texts = [_number(value) for value in row]
     per_line = 16 if row.dtype.itemsize == 1 else 8
     for start in range(0, len(texts), per_line):

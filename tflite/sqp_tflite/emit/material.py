@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
-from sqp_tflite.arena import Arena
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.report import Report
+from sqp_tflite.run.arena import Arena
 
 _KEYWORDS = frozenset(
     "alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do double "
@@ -78,8 +79,8 @@ class Golden:
         runtime: The interpreter that ran them, with its version.
     """
 
-    inputs: tuple[np.ndarray, ...]
-    outputs: tuple[np.ndarray, ...]
+    inputs: tuple[NDArray[Any], ...]
+    outputs: tuple[NDArray[Any], ...]
     runtime: str
 
     def __len__(self) -> int:

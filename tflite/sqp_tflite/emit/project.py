@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqp_tflite.arena import peak
 from sqp_tflite.emit.c_array import c_array, comment_text
 from sqp_tflite.emit.golden import golden
 from sqp_tflite.emit.material import Material
 from sqp_tflite.emit.resolver import resolver
+from sqp_tflite.emit.templates import template
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.templates import template
+from sqp_tflite.run.arena import peak
 
 _TEMPLATES = {
     "README.md": "README.md",

@@ -1,0 +1,1 @@
+"""Squareplus: function, layer, formulas, and its name in Keras."""

@@ -1,0 +1,1 @@
+"""The gradient rules, one module per Keras backend; each is imported only on its backend."""

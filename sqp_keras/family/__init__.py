@@ -1,0 +1,1 @@
+"""Activations as sums of square roots."""

@@ -1,0 +1,159 @@
+"""Activations with exp or log, written with additions, multiplications and square roots."""
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from sqp_keras import forms
+from sqp_keras.family.coefficients import PASSED, Part, Sum, find
+from sqp_keras.models.sites import canonical
+
+_WIDE = {"float16": "float32", "bfloat16": "float32"}
+
+
+def algebraic(
+    x: Any,
+    of: str,
+    terms: int | None = None,
+    *,
+    alpha: float = 1.0,
+    upper: float | None = None,
+    coefficients: Sum | None = None,
+) -> Any:
+    """Returns an activation as a short sum of square roots, in the dtype of `x`.
+
+    y = a0 + a1*x + sum_i w_i*sqrt((x - c_i)**2 + b_i)
+
+    elu, selu, celu, exponential and softsign have a kink in a derivative (or grow without end), so x is held to one
+    side of it by a minimum or maximum; all others are ADD, MUL and SQRT alone. docs/algebraic.md lists every sum with
+    its largest error in value and slope. Halves are computed in float32; in float32 rounding adds about 1e-7*abs(x).
+
+    Args:
+        x: Tensor, array, list, number or `KerasTensor`.
+        of: Keras's name for the activation: softplus, sigmoid, tanh, silu (swish), gelu, elu, selu, celu, mish,
+            softsign, log_sigmoid, softmax (last axis), exponential (needs `upper`). "gelu_tanh" is gelu with
+            `approximate=True`. Activations without exp and log (relu, hard_sigmoid, ...) are computed as they are.
+        terms: Number of square roots; None for the fewest within 1e-3 of the activation.
+        alpha: Of elu and celu.
+        upper: Of exponential: its largest input; above it the value stays at exp(upper).
+        coefficients: The sum itself, where it isn't the one of this release.
+
+    Raises:
+        ValueError: There's no such sum.
+
+    Example:
+        >>> round(float(algebraic(0.0, of="softplus")), 3)
+        0.693
+    """
+    name = canonical(of)
+    if isinstance(x, keras.KerasTensor):
+        from sqp_keras.family.algebraic_layer import Algebraic
+
+        held = None if coefficients is None else coefficients.config()
+        return Algebraic(name, terms, alpha=alpha, upper=upper, coefficients=held)(x)
+    if name == "softmax":
+        return softmax(x, axis=-1)
+    if name in PASSED:
+        return keras.activations.get(name)(ops.convert_to_tensor(x))
+    return apply(x, name, terms, coefficients or find(name, terms, float(alpha), upper))
+
+
+def apply(x: Any, of: str, terms: int | None, made: Sum) -> Any:
+    """Returns the sum `made` of `x`, through the form in use if there is one."""
+    form = forms.current()
+    if form is not None:
+        return form("algebraic", x, of=of, terms=terms, coefficients=made)
+    x = ops.convert_to_tensor(x)
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if "float" not in dtype:
+        dtype = keras.config.floatx()
+    return ops.cast(evaluate(ops.cast(x, _WIDE.get(dtype, dtype)), made), dtype)
+
+
+def evaluate(x: Any, made: Sum) -> Any:
+    """Returns the sum of `x` in float32 or float64: ADD, MUL, SQRT, and clips where the sum has them."""
+    total: Any = None
+    for part in made.parts:
+        value = _part(_held(x, part), part)
+        total = value if total is None else total + value
+    if made.offset:
+        total = total + made.offset
+    if made.rectifier:
+        rectified = ops.relu(x)
+        total = total + (rectified if made.rectifier == 1.0 else rectified * made.rectifier)
+    return total
+
+
+def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
+    """Returns softmax without exp and without a division; each row's sum is 1 up to rounding.
+
+    Within 1.7e-4 for up to 100 values, 5e-4 for up to 1000. exp(t) for t = x - max(x) <= 0 is the fourth power of a
+    sum of roots for exp(t/4), held at t >= -56; 1/s is rsqrt(s*s).
+    Ops: REDUCE_MAX, SUB, MINIMUM, MAXIMUM, ADD, MUL, SQRT, MEAN, RSQRT.
+
+    Args:
+        x: Tensor, array or list of at least one axis.
+        axis: The axis (or axes) along which the result sums to 1. Their sizes must be known.
+    """
+    x = ops.convert_to_tensor(x)
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    x = ops.cast(x, _WIDE.get(dtype, dtype))
+    return ops.cast(_normalised(x, axis), dtype)
+
+
+def _normalised(x: Any, axis: int | tuple[int, ...]) -> Any:
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    sizes = [x.shape[one] for one in axes]
+    if None in sizes:
+        raise ValueError(
+            f"An algebraic softmax needs to know how many values it normalises. Received: shape {x.shape}, axis {axis}."
+            " Give the model's input a fixed size."
+        )
+    quarter = (x - ops.max(x, axis=axes, keepdims=True)) * 0.25
+    root = evaluate(quarter, find("exponential", None, 1.0, 0.0))
+    # A power instead of the root itself: never negative, and the many small values of a long row stay small.
+    square = root * root
+    power = square * square
+    # The mean instead of the sum: MEAN is the reduction that every runtime has.
+    total = ops.mean(power, axis=axes, keepdims=True) * float(math.prod(sizes))
+    return power * ops.rsqrt(total * total)
+
+
+def _held(x: Any, part: Part) -> Any:
+    if part.high is not None:
+        x = ops.minimum(x, part.high)
+    if part.low is not None:
+        x = ops.relu(x) if part.low == 0.0 else ops.maximum(x, part.low)
+    return x
+
+
+def _part(t: Any, part: Part) -> Any:
+    """The roots are written for z = slope*t: a slope of 1/2 then disappears into the layer in front."""
+    slope = part.slope
+    scaled = slope == 0.5
+    z = t * slope if scaled else t
+    factor = slope if scaled else 1.0
+    groups = _groups(tuple((w / factor, c * factor, b * factor * factor) for w, c, b in part.roots))
+    total = z if scaled else (t * slope if slope else None)
+    for weight, roots in groups:
+        value = _root(z, *roots[0])
+        for root in roots[1:]:
+            value = value + _root(z, *root)
+        value = value if weight == 1.0 else value * weight
+        total = value if total is None else total + value
+    return total
+
+
+def _groups(roots: tuple[tuple[float, float, float], ...]) -> list[tuple[float, list[tuple[float, float]]]]:
+    """Roots of the same weight are added first, so that the weight is applied once; opposite weights are neighbours."""
+    by_weight: dict[float, list[tuple[float, float]]] = {}
+    for weight, centre, b in sorted(roots, key=lambda root: (abs(root[0]), root[0])):
+        by_weight.setdefault(weight, []).append((centre, b))
+    return list(by_weight.items())
+
+
+def _root(t: Any, centre: float, b: float) -> Any:
+    moved = t + (-centre) if centre else t
+    return ops.sqrt(moved * moved + b)

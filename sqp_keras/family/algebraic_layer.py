@@ -1,0 +1,128 @@
+"""The algebraic activations as layers; their numbers are saved with them."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from sqp_keras.family import coefficients
+from sqp_keras.family.algebraic import algebraic, apply, softmax
+from sqp_keras.models.sites import canonical
+
+_MASKED = -3e4
+
+
+@keras.saving.register_keras_serializable(package="sqp_keras")
+class Algebraic(keras.layers.Layer):
+    """Returns an activation as a short sum of square roots.
+
+    y = a0 + a1*x + sum_i w_i*sqrt((x - c_i)**2 + b_i)
+
+    Args:
+        of: Keras's name for the activation, e.g. "softplus"; see `algebraic`.
+        terms: Number of square roots; None for the fewest within 1e-3 of the activation.
+        alpha: Of elu and celu.
+        upper: Of exponential: its largest input.
+        coefficients: The numbers of the sum, as `get_config` wrote them; None for this release's. A saved layer keeps
+            the numbers it was made with.
+        **kwargs: Arguments of every Keras layer, e.g. `name` and `dtype`.
+
+    Raises:
+        ValueError: There's no such sum.
+
+    Example:
+        >>> round(float(Algebraic("sigmoid")(np.float32([0.0]))[0]), 3)
+        0.5
+    """
+
+    def __init__(
+        self,
+        of: str,
+        terms: int | None = None,
+        alpha: float = 1.0,
+        upper: float | None = None,
+        coefficients: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(of, str):
+            raise TypeError(f"`of` is the name of an activation. Received: of={of!r} of type {type(of).__name__}.")
+        self.of, self.alpha, self.upper = canonical(of), float(alpha), upper
+        self.sum = _sum(self.of, terms, self.alpha, upper, coefficients)
+        self.terms = None if self.sum is None else sum(len(part.roots) for part in self.sum.parts)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Any:
+        """Returns the sum of `inputs`."""
+        if self.sum is None:
+            return algebraic(inputs, self.of)
+        return apply(inputs, self.of, self.terms, self.sum)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Returns the shape of the input."""
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make an equal layer, the sum's numbers among them."""
+        numbers = {"terms": self.terms, "alpha": self.alpha, "upper": self.upper}
+        held = None if self.sum is None else self.sum.config()
+        return {**super().get_config(), "of": self.of, **numbers, "coefficients": held}
+
+
+@keras.saving.register_keras_serializable(package="sqp_keras")
+class AlgebraicSoftmax(keras.layers.Layer):
+    """Returns softmax without exp and without a division, within 5e-4 for up to 1000 values.
+
+    Args:
+        axis: The axis or axes along which the result sums to 1.
+        **kwargs: Arguments of every Keras layer.
+    """
+
+    def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.axis = axis if isinstance(axis, int) else tuple(axis)
+        self.supports_masking = True
+
+    def call(self, inputs: Any, mask: Any = None) -> Any:
+        """Returns softmax of `inputs`; where `mask` is False the result is below 1e-12."""
+        if mask is not None:
+            inputs = inputs + (1.0 - ops.cast(mask, inputs.dtype)) * _MASKED
+        return softmax(inputs, self.axis)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Returns the shape of the input."""
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make an equal layer."""
+        return {**super().get_config(), "axis": self.axis if isinstance(self.axis, int) else list(self.axis)}
+
+
+@keras.saving.register_keras_serializable(package="sqp_keras")
+class AlgebraicAttention(keras.layers.MultiHeadAttention):
+    """Returns multi-head attention whose softmax is algebraic; arguments and weights of `MultiHeadAttention`."""
+
+    def _build_attention(self, rank: int) -> None:
+        super()._build_attention(rank)
+        stock: Any = self._softmax
+        self._softmax: Any = AlgebraicSoftmax(stock.axis, dtype=self.dtype_policy)
+        # Keras goes on listing the layer that was there first.
+        del self._layers[next(i for i, layer in enumerate(self._layers) if layer is stock)]
+
+    def _compute_attention(self, *args: Any, **kwargs: Any) -> Any:
+        # Asking for the scores is what leads Keras past its fused kernel, which has an exp inside, to `_softmax`.
+        bound = inspect.signature(super()._compute_attention).bind(*args, **kwargs)
+        bound.arguments["return_attention_scores"] = True
+        return super()._compute_attention(*bound.args, **bound.kwargs)
+
+
+def _sum(of: str, terms: int | None, alpha: float, upper: float | None, stored: Any) -> coefficients.Sum | None:
+    if stored is not None:
+        return coefficients.from_config(stored)
+    if of in coefficients.PASSED:
+        return None
+    if of == "softmax":
+        raise ValueError('A softmax has a layer of its own. Received: of="softmax". Use AlgebraicSoftmax(axis=...).')
+    return coefficients.find(of, terms, alpha, upper)

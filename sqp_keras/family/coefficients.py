@@ -1,0 +1,258 @@
+"""The sums of square roots that stand for activations with exp or log, read from coefficients.json and scaled."""
+
+import functools
+import json
+import math
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+SELU_ALPHA = 1.6732632423543772
+SELU_SCALE = 1.0507009873554805
+
+PASSED = (
+    "linear",
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "hard_shrink",
+    "soft_shrink",
+    "threshold",
+)
+"""Activations that hold no exp and no log: they stay Keras's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """slope*t + sum(weight * sqrt((t - centre)**2 + b)) with t = x held in [low, high].
+
+    Attributes:
+        low: Lower end of t, None for none.
+        high: Upper end of t, None for none.
+        slope: Factor of t.
+        roots: Triples (weight, centre, b).
+    """
+
+    low: float | None
+    high: float | None
+    slope: float
+    roots: tuple[tuple[float, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """offset + rectifier*relu(x) + the parts, and how far that is from the activation.
+
+    Attributes:
+        offset: The constant.
+        rectifier: Factor of relu(x); 0 for none.
+        parts: One part, or two for an activation with a kink at 0.
+        value_error: Largest distance to the activation over the real line, in exact arithmetic.
+        slope_error: The same for the first derivative.
+    """
+
+    offset: float
+    rectifier: float
+    parts: tuple[Part, ...]
+    value_error: float
+    slope_error: float
+
+    def config(self) -> dict[str, Any]:
+        """Returns the numbers as plain data, for a saved layer."""
+        return {
+            "offset": self.offset,
+            "rectifier": self.rectifier,
+            "parts": [
+                {"low": p.low, "high": p.high, "slope": p.slope, "roots": [list(root) for root in p.roots]}
+                for p in self.parts
+            ],
+            "value_error": self.value_error,
+            "slope_error": self.slope_error,
+        }
+
+
+_NUMBERS = ("offset", "rectifier", "value_error", "slope_error")
+
+
+def from_config(config: dict[str, Any]) -> Sum:
+    """Returns the sum that `Sum.config` wrote.
+
+    Raises:
+        ValueError: A number is missing or isn't finite, or a b isn't positive.
+    """
+    try:
+        parts = tuple(
+            Part(part["low"], part["high"], float(part["slope"]), tuple(_root(root) for root in part["roots"]))
+            for part in config["parts"]
+        )
+        offset, rectifier, value_error, slope_error = (float(config[name]) for name in _NUMBERS)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"`coefficients` are what `get_config` wrote. Received: {config!r}.") from error
+    made = Sum(offset, rectifier, parts, value_error, slope_error)
+    numbers = [made.offset, made.rectifier, *(v for p in parts for v in (p.slope, *(n for r in p.roots for n in r)))]
+    if not all(map(math.isfinite, numbers)) or any(b <= 0.0 for p in parts for _, _, b in p.roots):
+        raise ValueError(f"`coefficients` are finite and each b is positive. Received: {config!r}.")
+    return made
+
+
+def _root(numbers: Any) -> tuple[float, float, float]:
+    weight, centre, b = map(float, numbers)
+    return weight, centre, b
+
+
+@functools.cache
+def table() -> dict[tuple[str, int], Sum]:
+    """Returns the sums of the data file, by activation and number of roots."""
+    text = resources.files("sqp_keras.family").joinpath("coefficients.json").read_text(encoding="utf-8")
+    return {(item["of"], item["terms"]): from_config(item) for item in json.loads(text)["sums"]}
+
+
+_BASE = {"sigmoid": "tanh", "log_sigmoid": "softplus", "selu": "elu", "celu": "elu", "exponential": "elu"}
+
+
+def names() -> tuple[str, ...]:
+    """Returns the activations that have a sum, in alphabetical order."""
+    return tuple(sorted({of for of, _ in table()} | set(_BASE)))
+
+
+def term_counts(of: str) -> tuple[int, ...]:
+    """Returns the numbers of roots that an activation can be written with, in rising order."""
+    base = _BASE.get(of, of)
+    counts = sorted(terms for name, terms in table() if name == base)
+    return tuple(terms for terms in counts if of != "exponential" or table()[base, terms].rectifier)
+
+
+@functools.cache
+def find(of: str, terms: int | None = None, alpha: float = 1.0, upper: float | None = None) -> Sum:
+    """Returns the sum for an activation.
+
+    Args:
+        of: Keras's name for it, e.g. "softplus"; "gelu" is the one with erf, "gelu_tanh" Keras's `approximate=True`.
+        terms: Number of roots; None for the fewest within 1e-3 of the activation (of its range where that is finite).
+        alpha: Of elu and celu.
+        upper: For exponential: the largest input; the sum stays at exp(upper) above it.
+
+    Raises:
+        ValueError: There's no such sum, or exponential is asked for without `upper`.
+    """
+    if of not in names():
+        raise ValueError(f"There is an algebraic form of {', '.join(names())}. Received: of={of!r}.")
+    counts = term_counts(of)
+    if terms is None:
+        terms = enough(of, 1e-3, alpha, upper)
+    if isinstance(terms, bool) or terms not in counts:
+        raise ValueError(f"{of} can be written with {_listed(counts)} roots. Received: terms={terms!r}.")
+    return _transformed(of, table()[_BASE.get(of, of), terms], alpha, upper)
+
+
+def enough(of: str, max_error: float, alpha: float = 1.0, upper: float | None = None) -> int:
+    """Returns the fewest roots that stay within `max_error` times the activation's `span`.
+
+    Raises:
+        ValueError: Not even the largest sum stays within it.
+    """
+    counts = term_counts(of)
+    sums = [find(of, count, alpha, upper) for count in counts]
+    allowed = max_error * span(of, alpha, upper)
+    for count, made in zip(counts, sums, strict=True):
+        if made.value_error <= allowed:
+            return count
+    best = min(made.value_error for made in sums)
+    raise ValueError(
+        f"No sum for {of} stays within {allowed:.3g}; the best one is {best:.3g} away. Received: "
+        f"max_error={max_error:g}. Raise max_error to {best / span(of, alpha, upper):.2g}, or keep the activation."
+    )
+
+
+def span(of: str, alpha: float = 1.0, upper: float | None = None) -> float:
+    """Returns the length of the activation's range where that is finite; else 1 (the unit of its bend), or alpha."""
+    if of in ("tanh", "softsign"):
+        return 2.0
+    if of == "exponential":
+        return math.exp(upper or 0.0)
+    return max(alpha, 1e-30) if of in ("elu", "celu") else 1.0
+
+
+def _transformed(of: str, base: Sum, alpha: float, upper: float | None) -> Sum:
+    if of in ("elu", "celu") and not (math.isfinite(alpha) and alpha > 0.0):
+        raise ValueError(f"`alpha` of {of} is a positive number. Received: alpha={alpha}.")
+    if of == "sigmoid":
+        return _affine(base, outer=0.5, inner=0.5, shift=0.0, offset=0.5)
+    if of == "log_sigmoid":
+        return _affine(base, outer=-1.0, inner=-1.0, shift=0.0, offset=0.0)
+    if of == "celu":
+        return _affine(base, outer=alpha, inner=1.0 / alpha, shift=0.0, offset=0.0)
+    if of == "elu" and alpha == 1.0:
+        return base
+    if of in ("elu", "selu"):
+        scale, bend = (SELU_SCALE, SELU_ALPHA) if of == "selu" else (1.0, alpha)
+        return _bent(base, scale, bend)
+    if of == "exponential":
+        if upper is None or not math.isfinite(upper) or abs(upper) > 80.0:
+            raise ValueError(
+                "exponential grows faster than any sum of square roots; it can be written up to a largest input. "
+                f"Received: upper={upper}. Pass upper=<largest input> (at most 80 in size), or keep exponential."
+            )
+        top = math.exp(upper)
+        made = _affine(_bent(base, 1.0, 1.0, rectifier=False), outer=top, inner=1.0, shift=upper, offset=top)
+        return made
+    return base
+
+
+def _affine(base: Sum, outer: float, inner: float, shift: float, offset: float) -> Sum:
+    """Returns outer * base(inner * (x - shift)) + offset, for base without a rectifier or inner > 0 and shift = 0."""
+    size = abs(inner)
+
+    def end(value: float | None) -> float | None:
+        return None if value is None else value / inner + shift
+
+    constant = outer * base.offset + offset
+    parts = []
+    for part in base.parts:
+        low, high = (part.low, part.high) if inner > 0 else (part.high, part.low)
+        roots = tuple((outer * size * w, c / inner + shift, b / inner**2) for w, c, b in part.roots)
+        # slope * inner * (t - shift): the part with shift goes to the constant.
+        parts.append(Part(end(low), end(high), outer * part.slope * inner, roots))
+        constant -= outer * part.slope * inner * shift
+    rectifier = outer * base.rectifier * inner
+    slope_error = abs(outer * inner) * base.slope_error
+    return Sum(constant, rectifier, tuple(parts), abs(outer) * base.value_error, slope_error)
+
+
+def _bent(base: Sum, scale: float, alpha: float, rectifier: bool = True) -> Sum:
+    """Returns scale * (relu(x) + alpha * (base below 0)), base being elu; with one root, x itself bends."""
+    if not base.rectifier:
+        # elu(x) = squareplus(x + 1) - 1: for another alpha the bend moves to -alpha.
+        made = _affine(base, outer=scale * alpha, inner=1.0 / alpha, shift=0.0, offset=0.0)
+        return _measured_one_root(made, scale, alpha)
+    parts = tuple(
+        Part(p.low, p.high, scale * alpha * p.slope, tuple((scale * alpha * w, c, b) for w, c, b in p.roots))
+        for p in base.parts
+    )
+    size = scale * alpha
+    return Sum(size * base.offset, scale * float(rectifier), parts, size * base.value_error, size * base.slope_error)
+
+
+def _measured_one_root(made: Sum, scale: float, alpha: float) -> Sum:
+    """One root for any alpha: the distance to scale*elu, which the unit case does not tell, is measured."""
+    weight, centre, b = made.parts[0].roots[0]
+    steps = range(-4000, 4001)
+    value_error = slope_error = 0.0
+    for step in steps:
+        x = 20.0 * (step / 4000.0) ** 3
+        root = math.sqrt((x - centre) ** 2 + b)
+        value = made.offset + made.parts[0].slope * x + weight * root
+        slope = made.parts[0].slope + weight * (x - centre) / root
+        truth = scale * (x if x > 0 else alpha * math.expm1(x))
+        true_slope = scale * (1.0 if x > 0 else alpha * math.exp(x))
+        value_error = max(value_error, abs(value - truth))
+        slope_error = max(slope_error, abs(slope - true_slope) if x else 0.0)
+    tail = abs(weight) * b / (2.0 * 20.0)
+    return Sum(made.offset, made.rectifier, made.parts, max(value_error, tail) * 1.01, slope_error * 1.01)
+
+
+def _listed(counts: tuple[int, ...]) -> str:
+    return " or ".join([", ".join(map(str, counts[:-1])), str(counts[-1])]) if len(counts) > 1 else str(counts[0])

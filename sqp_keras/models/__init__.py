@@ -1,0 +1,1 @@
+"""Whole models: activations found, exchanged, distilled."""

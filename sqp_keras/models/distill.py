@@ -1,0 +1,299 @@
+"""Fine-tunes a changed model towards the original."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from sqp_keras.models import observe
+from sqp_keras.models.rebuild import copied_activation, rebuild
+from sqp_keras.models.sites import Site, sites
+
+_MEASURED_ROWS = 1024
+_SMALLEST = 1e-6
+"""Smaller probabilities are all the same to the training."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A layer that got its original activation back, and by how much the model's distance was lower with it."""
+
+    layer: str
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Distillation:
+    """What `distill` did.
+
+    Attributes:
+        before: Distance of the student to the teacher at the start: root mean square of the difference of the
+            outputs over that of the teacher's outputs about their mean; or what `measure` returned.
+        after: The same at the end.
+        epochs: Passes over the data, layer-wise and end to end.
+        restored: Layers whose exchange cost more than the budget.
+    """
+
+    before: float
+    after: float
+    epochs: tuple[int, int]
+    restored: tuple[Restored, ...]
+
+    def __str__(self) -> str:
+        """Returns one line, and one per restored layer."""
+        lines = [f"distance {self.before:.3g} -> {self.after:.3g} after {self.epochs[0]} + {self.epochs[1]} epochs"]
+        lines += [f"restored: {r.layer} (its exchange cost {r.cost:.3g})" for r in self.restored]
+        return "\n".join(lines)
+
+
+def distill(
+    student: keras.Model,
+    teacher: keras.Model,
+    data: Any,
+    epochs: int = 5,
+    *,
+    layer_epochs: int | None = None,
+    batch_size: int = 32,
+    learning_rate: float = 1e-3,
+    patience: int = 3,
+    budget: float | None = None,
+    measure: Callable[[Any], float] | None = None,
+    seed: int = 0,
+    verbose: int | str = "auto",
+) -> tuple[Any, Distillation]:
+    """Returns a copy of `student`, fine-tuned to return what `teacher` returns, and a report; both stay as they were.
+
+    First each layer whose activation differs learns to return what it returned in the teacher, all together; then
+    the whole model learns the teacher's outputs by squared error, of the logarithms where those are probabilities.
+    No labels are needed. Dropout and batch normalisation run as in prediction. One tenth of the rows is held out, and
+    the weights with the least loss on it are kept.
+
+    Args:
+        student: The changed model, usually from `replace_activations`.
+        teacher: The original.
+        data: Inputs: an array, or a list or dictionary of arrays.
+        epochs: Largest number of end-to-end passes; 0 for none.
+        layer_epochs: Largest number of layer-wise passes before; None for as many. Models whose exchanged layers are
+            not in the model itself (nested or subclassed) skip them.
+        batch_size: Rows per step.
+        learning_rate: Of Adam; it falls to 0 over the epochs along a cosine.
+        patience: Epochs without improvement after which training stops.
+        budget: A layer whose exchange costs more gets its original activation back, and the end-to-end passes run once
+            more. The cost is by how much the distance falls with the original activation back. None for no limit.
+        measure: The distance, lower is better, e.g. `lambda m: 1 - accuracy(m)`; None for the outputs' distance.
+        seed: For the order of the rows.
+        verbose: As in `fit`: "auto" or 1 for a progress bar, 0 for silence.
+
+    Raises:
+        TypeError: `student` or `teacher` is no model, or `data` no array.
+        ValueError: The two models don't have the same layers, or a number is out of range.
+    """
+    _check(student, teacher, epochs, budget)
+    layer_epochs = epochs if layer_epochs is None else layer_epochs
+    exchanged = _exchanged(student, teacher)
+    rows = list(observe.batches(data, 10**9))
+    if measure is None:
+        sample = list(observe.batches(data, _MEASURED_ROWS))
+        expected = _outputs(teacher, sample)
+
+        def measure(model: Any) -> float:
+            return _distance(_outputs(model, sample), expected)
+
+    before = float(measure(student))
+    new = rebuild(student, {})
+    train = _Training(teacher, rows, batch_size, learning_rate, patience, seed, verbose)
+    done = [train.layers(new, layer_epochs), train.outputs(new, epochs)]
+    restored: tuple[Restored, ...] = ()
+    if budget is not None:
+        new, restored = _roll_back(new, teacher, exchanged, budget, measure)
+        if restored:
+            done[1] += train.outputs(new, epochs)
+    return new, Distillation(before, float(measure(new)), (done[0], done[1]), restored)
+
+
+class _Towards(keras.Model):
+    """Trains `model` so that each output comes near the one of `goal`; `goal` is not part of it and stays fixed."""
+
+    def __init__(self, model: Any, goal: Any, losses: list[str]) -> None:
+        super().__init__(name="towards")
+        self.model = model
+        self.losses_used = losses
+        # Past Keras's tracking: the teacher's weights are neither trained nor saved here.
+        object.__setattr__(self, "goal", goal)
+
+    def call(self, inputs: Any) -> Any:
+        """Returns the model's outputs, as in prediction."""
+        return self.model(inputs, training=False)
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """Returns the sum of the outputs' distances."""
+        goals = keras.tree.flatten(self.goal(x, training=False))
+        total = 0.0
+        for kind, goal, made in zip(self.losses_used, goals, keras.tree.flatten(y_pred), strict=True):
+            goal, made = ops.cast(ops.stop_gradient(goal), "float32"), ops.cast(made, "float32")
+            if kind == "probabilities":
+                # Of a sure teacher only the logarithms still tell the classes apart.
+                goal, made = (ops.log(ops.clip(one, _SMALLEST, 1.0)) for one in (goal, made))
+            spread = ops.mean(ops.square(goal - ops.mean(goal, axis=0))) + 1e-6
+            total += ops.mean(ops.square(made - goal)) / spread
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Training:
+    teacher: Any
+    rows: list[Any]
+    batch_size: int
+    learning_rate: float
+    patience: int
+    seed: int
+    verbose: int | str
+
+    def layers(self, student: Any, epochs: int) -> int:
+        pairs = _features(student, self.teacher)
+        if not pairs or epochs == 0:
+            return 0
+        features, goals = (list(column) for column in zip(*pairs, strict=True))
+        mine, goal = keras.Model(student.inputs, features), keras.Model(self.teacher.inputs, goals)
+        return self._fit(mine, goal, ["values"] * len(pairs), epochs)
+
+    def outputs(self, student: Any, epochs: int) -> int:
+        if epochs == 0:
+            return 0
+        first = keras.tree.flatten(self.teacher(self.rows[0], training=False))
+        return self._fit(student, self.teacher, [_kind(ops.convert_to_numpy(one)) for one in first], epochs)
+
+    def _fit(self, model: Any, goal: Any, losses: list[str], epochs: int) -> int:
+        rows = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *self.rows)
+        count = len(keras.tree.flatten(rows)[0])
+        order = np.random.default_rng(self.seed).permutation(count)
+        held = order[: count // 10]
+        kept = order[count // 10 :]
+        steps = max(1, -(-len(kept) // self.batch_size) * epochs)
+        towards = _Towards(model, goal, losses)
+        towards.compile(
+            optimizer=keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(self.learning_rate, steps))
+        )
+        validation = _Batches(rows, held, self.batch_size, None) if len(held) else None
+        stop = keras.callbacks.EarlyStopping(
+            monitor="val_loss" if len(held) else "loss", patience=self.patience, restore_best_weights=True
+        )
+        history = towards.fit(
+            _Batches(rows, kept, self.batch_size, self.seed),
+            validation_data=validation,
+            epochs=epochs,
+            callbacks=[stop],
+            verbose=self.verbose,
+        )
+        return len(history.epoch)
+
+
+class _Batches(keras.utils.PyDataset):
+    """Batches of inputs in an order that the seed alone decides."""
+
+    def __init__(self, rows: Any, order: Any, size: int, seed: int | None) -> None:
+        super().__init__()
+        self.rows, self.order, self.size = rows, np.asarray(order), size
+        self.random = None if seed is None else np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return -(-len(self.order) // self.size)
+
+    def __getitem__(self, index: int) -> Any:
+        chosen = self.order[index * self.size : (index + 1) * self.size]
+        batch = keras.tree.map_structure(lambda array: array[chosen], self.rows)
+        return (batch,)
+
+    def on_epoch_end(self) -> None:
+        """Shuffles for the next epoch."""
+        if self.random is not None:
+            self.random.shuffle(self.order)
+
+
+def _check(student: Any, teacher: Any, epochs: Any, budget: Any) -> None:
+    for name, model in (("student", student), ("teacher", teacher)):
+        if not isinstance(model, keras.Model):
+            raise TypeError(f"`{name}` is a Keras model. Received: {model!r} of type {type(model).__name__}.")
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
+        raise ValueError(f"`epochs` is a whole number of at least 0. Received: epochs={epochs!r}.")
+    if budget is not None and not budget >= 0.0:
+        raise ValueError(f"`budget` is a number of at least 0, or None. Received: budget={budget!r}.")
+
+
+def _exchanged(student: Any, teacher: Any) -> list[tuple[int, Site]]:
+    """Index and teacher's site of each activation that differs."""
+    mine, theirs = sites(student), sites(teacher)
+    if [s.attribute for s in mine] != [s.attribute for s in theirs]:
+        raise ValueError(
+            f"Student and teacher have the same layers. Received: `{student.name}` with {len(mine)} activations and "
+            f"`{teacher.name}` with {len(theirs)}. Make the student with replace_activations(teacher, ...)."
+        )
+    pairs = enumerate(zip(mine, theirs, strict=True))
+    return [(i, theirs) for i, (mine, theirs) in pairs if mine.activation != theirs.activation]
+
+
+def _features(student: Any, teacher: Any) -> list[tuple[Any, Any]]:
+    """Outputs of the layers in the model itself that hold an exchanged activation, in student and teacher."""
+    if not hasattr(student, "_nodes_by_depth") and not isinstance(student, keras.Sequential):
+        return []
+    changed = {site.path.split("/")[0] for _, site in _exchanged(student, teacher)}
+    pairs = []
+    for mine, theirs in zip(student.layers, teacher.layers, strict=True):
+        once = len(mine._inbound_nodes) == 1 == len(theirs._inbound_nodes)
+        if mine.name in changed and once and isinstance(mine.output, keras.KerasTensor):
+            pairs.append((mine.output, theirs.output))
+    return pairs
+
+
+def _roll_back(
+    new: Any, teacher: Any, exchanged: list[tuple[int, Site]], budget: float, measure: Callable[[Any], float]
+) -> tuple[Any, tuple[Restored, ...]]:
+    distance = float(measure(new))
+    costs = [(i, site, distance - float(measure(_with_original(new, [(i, site)])))) for i, site in exchanged]
+    over = [(i, site, cost) for i, site, cost in costs if cost > budget]
+    if not over:
+        return new, ()
+    back = _with_original(new, [(i, site) for i, site, _ in over])
+    return back, tuple(Restored(site.label, cost) for _, site, cost in over)
+
+
+def _with_original(student: Any, places: list[tuple[int, Site]]) -> Any:
+    mine = sites(student)
+    return rebuild(student, {(id(mine[i].owner), mine[i].attribute): _original(site) for i, site in places})
+
+
+def _original(site: Site) -> Callable[[Any], Any]:
+    def make(_: Any) -> Any:
+        if not site.attribute:
+            return copied_activation(site.owner)
+        held = getattr(site.owner, site.attribute)
+        return copied_activation(held) if isinstance(held, keras.layers.Layer) else held
+
+    return make
+
+
+def _outputs(model: Any, batches: list[Any]) -> list[Any]:
+    # Called, not predicted: predicting would leave a traced function behind in a model that isn't ours.
+    made = [keras.tree.flatten(model(batch, training=False)) for batch in batches]
+    columns = zip(*made, strict=True)
+    return [np.concatenate([ops.convert_to_numpy(ops.cast(one, "float32")) for one in column]) for column in columns]
+
+
+def _distance(made: list[Any], expected: list[Any]) -> float:
+    """Root mean square of the difference, relative to the spread of what is expected; the largest over the outputs."""
+    distances = []
+    for a, b in zip(made, expected, strict=True):
+        spread = float(np.sqrt(np.mean((b - b.mean(axis=0)) ** 2)))
+        distances.append(float(np.sqrt(np.mean((a - b) ** 2))) / max(spread, 1e-12))
+    return max(distances)
+
+
+def _kind(values: Any) -> str:
+    """Whether a teacher's outputs are probabilities over the last axis."""
+    sums = values.sum(axis=-1)
+    return "probabilities" if values.shape[-1] > 1 and values.min() >= 0.0 and np.allclose(sums, 1.0, atol=1e-3) else ""

@@ -1,0 +1,122 @@
+"""Takes the last softmax or sigmoid off a model, and says how to read what is left."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from sqp_keras.models.rebuild import rebuild
+from sqp_keras.models.sites import Site, sites
+
+_READ = {
+    "softmax": "the largest value{place} is the class (argmax); the values are logits, not probabilities",
+    "log_softmax": "the largest value{place} is the class (argmax); the values are logits, not log-probabilities",
+    "sigmoid": "above 0 means yes (what was 0.5 is 0; a threshold p becomes log(p/(1-p)))",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The activation taken off one output.
+
+    Attributes:
+        output: The output's name in Keras, "" if the model has one output.
+        layer: Path of the layer that held it.
+        was: "softmax", "log_softmax" or "sigmoid".
+        note: How to read the output now.
+    """
+
+    output: str
+    layer: str
+    was: str
+    note: str
+
+    def __str__(self) -> str:
+        """Returns one line for a report."""
+        place = f"output `{self.output}`" if self.output else "output"
+        return f"{place}: {self.was} of `{self.layer}` left out; {self.note}"
+
+
+def drop_head(model: keras.Model, custom_objects: dict[str, Any] | None = None) -> tuple[Any, tuple[Head, ...]]:
+    """Returns a copy of the model without the softmax or sigmoid of its outputs, and a note per output changed.
+
+    A softmax over another axis than the last is left, as its argmax would be another; so is an activation whose
+    result is used elsewhere in the model too. Without anything to drop the model itself comes back.
+
+    Args:
+        model: A built Sequential or functional model; the last layer may be a nested model.
+        custom_objects: Classes and functions of your own that can't be found in the model.
+    """
+    found = {(id(site.owner), site.attribute): site for site in sites(model)}
+    heads, substitutes = [], {}
+    for name, owner, uses in _last_layers(model):
+        for attribute in ("activation", ""):
+            site = found.get((id(owner), attribute))
+            if (
+                site is not None
+                and site.activation.name in _READ
+                and uses == 1
+                and _last_axis(site)
+                and not _masked(owner)
+            ):
+                substitutes[id(owner), attribute] = _linear if attribute else _nothing
+                heads.append(Head(name, site.label, site.activation.name, _note(site)))
+    if not heads:
+        return model, ()
+    return rebuild(model, substitutes, custom_objects), tuple(heads)
+
+
+def _note(site: Site) -> str:
+    shape = getattr(getattr(site.owner, "output", None), "shape", ())
+    cells = "x".join(str(size) for size in shape[1:-1])
+    return _READ[site.activation.name].format(place=f" in each of {cells} cells" if cells else "")
+
+
+def _masked(owner: Any) -> bool:
+    """Whether a mask takes part: without its softmax, masked values could be the largest."""
+    nodes = getattr(owner, "_inbound_nodes", ())
+    return any(node.arguments.kwargs.get("mask") is not None for node in nodes)
+
+
+def _last_axis(site: Site) -> bool:
+    axis = dict(site.activation.parameters).get("axis", -1)
+    if axis in (-1, [-1], (-1,)):
+        return True
+    shape = getattr(getattr(site.owner, "output", None), "shape", None)
+    return isinstance(axis, int) and shape is not None and axis == len(shape) - 1
+
+
+def _last_layers(model: Any) -> list[tuple[str, Any, int]]:
+    """(output name, last layer or operation, how often its result is used) of each output, into nested models."""
+    if isinstance(model, keras.Sequential):
+        return [("", *_inside(model.layers[-1], 1))] if model.layers else []
+    outputs = getattr(model, "outputs", None)
+    if not outputs or not hasattr(model, "_nodes_by_depth"):
+        return []
+    names = list(model.output_names) if len(outputs) > 1 else [""]
+    found = []
+    for name, tensor in zip(names, outputs, strict=True):
+        operation = tensor._keras_history.operation
+        nodes = [node for group in model._nodes_by_depth.values() for node in group]
+        readers = sum(any(t is tensor for t in node.input_tensors) for node in nodes)
+        copies = sum(t is tensor for t in outputs)
+        calls = sum(node.operation is operation for node in nodes)
+        found.append((name, *_inside(operation, readers + max(copies, calls))))
+    return found
+
+
+def _inside(operation: Any, uses: int) -> tuple[Any, int]:
+    if isinstance(operation, keras.Sequential):
+        return _inside(operation.layers[-1], uses) if operation.layers else (operation, uses)
+    if isinstance(operation, keras.Model) and len(getattr(operation, "outputs", None) or ()) == 1:
+        (_, owner, inner), *_ = _last_layers(operation)
+        return owner, uses + inner - 1
+    return operation, uses
+
+
+def _linear(owner: Any) -> Any:
+    return keras.activations.linear
+
+
+def _nothing(owner: Any) -> Any:
+    return keras.layers.Activation("linear", name=owner.name)

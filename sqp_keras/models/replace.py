@@ -1,0 +1,320 @@
+"""Exchanges the activations of an existing model that need exp or log."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from keras import ops
+
+from sqp_keras.activation.constants import B_CURVATURE
+from sqp_keras.activation.layer import Squareplus
+from sqp_keras.family import coefficients
+from sqp_keras.family.algebraic import evaluate
+from sqp_keras.family.algebraic_layer import Algebraic, AlgebraicSoftmax
+from sqp_keras.family.coefficients import Part, Sum
+from sqp_keras.models import observe, rules
+from sqp_keras.models.observe import Seen
+from sqp_keras.models.rebuild import CannotCopyError, rebuild
+from sqp_keras.models.rules import Decision
+from sqp_keras.models.sites import sites
+
+SOFTMAX_ERROR = 5e-4
+"""Largest distance of the algebraic softmax to softmax for up to 1000 values; docs/algebraic.md has it by length."""
+
+_UPPER_MARGIN = 1.0
+"""How far above the largest input seen exponential stays exponential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One activation that was exchanged.
+
+    Attributes:
+        layer: Path of the layer, e.g. "encoder/dense" or "lstm/lstm_cell.recurrent_activation".
+        was: Keras's name of the activation.
+        now: What it is now, e.g. "algebraic softplus" or "squareplus(b=1.52)".
+        terms: Number of square roots; None for what has none.
+        max_change: Largest change of a value: over the layer's own inputs where data was given, else over the real
+            line (over [-8, 8] for what isn't meant to be close).
+        mean_change: Mean change over the layer's own inputs; None without data.
+        note: What else the user must know; often empty.
+    """
+
+    layer: str
+    was: str
+    now: str
+    terms: int | None
+    max_change: float | None
+    mean_change: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """One activation that was left as it was, and why."""
+
+    layer: str
+    activation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementReport:
+    """What `replace_activations` did, in the order of the model's layers."""
+
+    replacements: tuple[Replacement, ...]
+    unchanged: tuple[Unchanged, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the report as plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """Returns the report as a table."""
+        rows: list[tuple[str, ...]] = [("layer", "was", "now", "roots", "max change", "mean change")]
+        for r in self.replacements:
+            changes = ["-" if v is None else f"{v:.2g}" for v in (r.max_change, r.mean_change)]
+            rows.append((r.layer, r.was, r.now, "-" if r.terms is None else str(r.terms), *changes))
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines += [f"note: {r.layer}: {r.note}" for r in self.replacements if r.note]
+        lines += [f"unchanged: {u.layer} ({u.activation}): {u.reason}" for u in self.unchanged]
+        return "\n".join(lines)
+
+
+def replace_activations(
+    model: keras.Model,
+    rule: str | Mapping[str, Any] = "accurate",
+    keep: Iterable[str] = (),
+    data: Any = None,
+    *,
+    max_error: float = 1e-3,
+    custom_objects: Mapping[str, Any] | None = None,
+) -> tuple[Any, ReplacementReport]:
+    """Returns a new model with the same weights and other activations, and a report; `model` stays as it was.
+
+    The new model isn't compiled.
+
+    Args:
+        model: A built Keras model: Sequential, functional, nested, shared layers, recurrent layers, wrappers, and
+            subclassed models and layers that can be made from their configuration.
+        rule: "accurate": sums of square roots with enough terms. "fast": one root where one does, with b fitted to the
+            layer's own inputs if `data` is given; meant to be followed by `distill`. A mapping from the name of a
+            layer, of a nested model or of an activation (the most particular one counts, "*" is all others) to one of
+            these, to "keep", to the name of an activation such as "hard_silu", or to a layer such as Squareplus(b=2.0).
+        keep: Layers and activations to leave alone.
+        data: Inputs of the model, about 256 of which are run: an array, a list or dictionary of arrays, or a dataset.
+        max_error: For "accurate": largest change of a value, as a share of the activation's range where that is
+            finite (2 for tanh), else of 1.
+        custom_objects: Classes and functions of your own that can't be found in the model.
+
+    Raises:
+        TypeError: An argument is of a wrong type.
+        ValueError: A rule has no meaning for this model, or a layer can't be copied.
+
+    Example:
+        new, report = replace_activations(model, {"silu": "accurate", "head": "keep"}, data=x_train)
+    """
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"`model` is a Keras model. Received: {model!r} of type {type(model).__name__}.")
+    found = sites(model)
+    keep = keep if isinstance(keep, str) else tuple(keep)
+    decisions = rules.decide(found, rule, keep, max_error, data is not None)
+    changed = [decision for decision in decisions if decision.form]
+    seen = _seen(model, changed, data)
+    made = {id(d): _choose(d, s) for d, s in zip(changed, seen, strict=True)}
+    substitutes = {(id(d.site.owner), d.site.attribute): made[id(d)].make for d in changed}
+    new = rebuild(model, substitutes, custom_objects)
+    lost = _lost(model, new, changed, custom_objects)
+    replacements = tuple(_row(d, made[id(d)], s, lost) for d, s in zip(changed, seen, strict=True))
+    # A layer without an activation is no news.
+    rest = (d for d in decisions if not d.form and d.was != "linear")
+    return new, ReplacementReport(replacements, tuple(Unchanged(d.site.label, d.was, d.reason) for d in rest))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The stand-in of one site: how to make it, what to call it, what it computes on an array."""
+
+    make: Callable[[Any], Any]
+    now: str
+    terms: int | None
+    run: Callable[[npt.NDArray[np.float64]], Any] | None
+    bound: float | None
+
+
+def _seen(model: keras.Model, changed: list[Decision], data: Any) -> list[Seen | None]:
+    if data is None:
+        return [None] * len(changed)
+    elementwise = [decision for decision in changed if decision.form != "softmax" and decision.was != "softmax"]
+    seen = dict(
+        zip(map(id, elementwise), observe.observe(model, tuple(d.site for d in elementwise), data), strict=True)
+    )
+    return [seen.get(id(decision)) for decision in changed]
+
+
+def _choose(decision: Decision, seen: Seen | None) -> _Choice:
+    if decision.form == "softmax":
+        axis = decision.layer
+        make = _maker(decision, lambda **kw: AlgebraicSoftmax(axis, **kw))
+        return _Choice(make, "algebraic softmax", None, None, SOFTMAX_ERROR)
+    if decision.form == "squareplus":
+        b = _fitted_b(decision, seen) if decision.fitted else B_CURVATURE
+        return _Choice(
+            _maker(decision, lambda **kw: Squareplus(b=b, **kw)), f"squareplus(b={b:.4g})", 1, Squareplus(b=b), None
+        )
+    if decision.form == "named":
+        return _named_choice(decision)
+    if decision.form == "layer":
+        config = decision.layer.get_config()
+        drop = {key: value for key, value in config.items() if key not in ("name", "dtype")}
+        kind = type(decision.layer)
+        run = decision.layer
+        return _Choice(_maker(decision, lambda **kw: kind.from_config({**drop, **kw})), kind.__name__, None, run, None)
+    return _algebraic_choice(decision, seen)
+
+
+def _named_choice(decision: Decision) -> _Choice:
+    function = keras.activations.get(decision.of) if decision.of != "gelu_tanh" else None
+    if function is None:
+        raise ValueError("gelu_tanh is no name of Keras's. Received: a rule 'gelu_tanh'. Use 'gelu' or 'accurate'.")
+    if decision.site.attribute:
+        return _Choice(lambda owner: function, decision.of, None, function, None)
+    make = _maker(decision, lambda **kw: keras.layers.Activation(function, **kw))
+    return _Choice(make, decision.of, None, function, None)
+
+
+def _algebraic_choice(decision: Decision, seen: Seen | None) -> _Choice:
+    of, terms, alpha = decision.was, decision.terms, decision.alpha
+    upper = None
+    if of == "exponential":
+        if seen is None:
+            raise ValueError(
+                f"`{decision.site.label}` uses exponential and never ran on `data`, so its largest input isn't known. "
+                f"Keep it: keep=['{decision.site.label}']."
+            )
+        upper = float(seen.x.max()) + _UPPER_MARGIN
+    made = coefficients.find(of, terms, alpha, upper)
+    if decision.fitted and seen is not None:
+        made = _fitted_sum(made, seen)
+    config = made.config()
+    make = _maker(decision, lambda **kw: Algebraic(of, terms, alpha, upper, config, **kw))
+    count = sum(len(part.roots) for part in made.parts)
+    return _Choice(make, f"algebraic {of}", count, lambda x: evaluate(x, made), made.value_error)
+
+
+def _maker(decision: Decision, build: Callable[..., Any]) -> Callable[[Any], Any]:
+    def make(owner: Any) -> Any:
+        name = owner.name if not decision.site.attribute else f"{owner.name}_{decision.site.attribute.strip('_')}"
+        policy = getattr(owner, "dtype_policy", None)
+        return build(name=name, dtype=policy) if policy is not None else build(name=name)
+
+    return make
+
+
+def _fitted_b(decision: Decision, seen: Seen | None) -> float:
+    if seen is None:
+        return rules.default_b(decision.was)
+
+    def error(b: float) -> float:
+        return float(np.mean((0.5 * (seen.x + np.sqrt(seen.x**2 + b)) - seen.y) ** 2))
+
+    return _lowest(error)
+
+
+def _fitted_sum(made: Sum, seen: Seen) -> Sum:
+    """The same sum with all b scaled by the factor of least squared error; its limits don't depend on b."""
+    if len(made.parts) != 1 or made.rectifier:
+        return made
+    part = made.parts[0]
+
+    def scaled(factor: float) -> Sum:
+        roots = tuple((w, c, b * factor) for w, c, b in part.roots)
+        return Sum(made.offset, 0.0, (Part(None, None, part.slope, roots),), made.value_error, made.slope_error)
+
+    def error(factor: float) -> float:
+        return float(np.mean((_evaluated(scaled(factor), seen.x) - seen.y) ** 2))
+
+    fitted = scaled(_lowest(error))
+    x = np.concatenate([np.linspace(-30.0, 30.0, 6001), seen.x])
+    drift = float(np.abs(_evaluated(fitted, x) - _evaluated(made, x)).max())
+    return Sum(fitted.offset, 0.0, fitted.parts, made.value_error + drift, made.slope_error)
+
+
+def _evaluated(made: Sum, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    part = made.parts[0]
+    y = made.offset + part.slope * x
+    for weight, centre, b in part.roots:
+        y = y + weight * np.sqrt((x - centre) ** 2 + b)
+    return np.asarray(y)
+
+
+def _lowest(error: Callable[[float], float]) -> float:
+    """The b (or factor of b) in [1e-2, 1e2] of least error: a scan in its logarithm, then a finer one, to 0.1 %."""
+    low, high = np.log(1e-2), np.log(1e2)
+    best = 0.0
+    for _ in range(4):
+        points = np.linspace(low, high, 41)
+        best = float(points[int(np.argmin([error(float(np.exp(p))) for p in points]))])
+        width = (high - low) / 40.0
+        low, high = max(np.log(1e-2), best - width), min(np.log(1e2), best + width)
+    return float(np.exp(best))
+
+
+def _row(decision: Decision, choice: _Choice, seen: Seen | None, lost: Mapping[int, str]) -> Replacement:
+    largest, mean = choice.bound, None
+    if choice.run is not None and seen is not None:
+        change = np.abs(_on_array(choice.run, seen.x) - seen.y)
+        largest, mean = float(change.max()), float(change.mean())
+    elif choice.run is not None and choice.bound is None:
+        x = np.linspace(-8.0, 8.0, 4001)
+        largest = float(np.abs(_on_array(choice.run, x) - _on_array(_runner(decision), x)).max())
+    note = lost.get(id(decision), "")
+    return Replacement(decision.site.label, decision.was, choice.now, choice.terms, largest, mean, note)
+
+
+def _on_array(run: Callable[..., Any], x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray(ops.convert_to_numpy(run(ops.convert_to_tensor(x[None], "float32")))[0], np.float64)
+
+
+def _runner(decision: Decision) -> Callable[..., Any]:
+    site = decision.site
+    if site.attribute:
+        return getattr(site.owner, site.attribute)
+    if isinstance(site.owner, keras.layers.Layer):
+        return type(site.owner).from_config(site.owner.get_config())
+    return site.owner.call
+
+
+def _lost(
+    model: keras.Model, new: Any, changed: list[Decision], custom_objects: Mapping[str, Any] | None
+) -> dict[int, str]:
+    """Notes for exchanges that a saved file would not hold: those in classes that make their own layers."""
+    users = [(path, layer) for path, layer in _user_layers(model)]
+    inside = [d for d in changed if any(path == "" or f"{d.site.path}/".startswith(f"{path}/") for path, _ in users)]
+    if not inside:
+        return {}
+    names = ", ".join(sorted({type(layer).__name__ for _, layer in users}))
+    try:
+        again = [site.activation.name for site in sites(rebuild(new, {}, custom_objects))]
+    except CannotCopyError as error:
+        return {id(d): f"a saved file may not load: {error}" for d in inside}
+    now = [site.activation.name for site in sites(new)]
+    order = {(id(site.owner), site.attribute): i for i, site in enumerate(sites(model))}
+    text = (
+        f"is in this model but not in a file saved from it: a class of yours ({names}) makes its own layers and its "
+        "get_config doesn't name the activation. Export this model as it is"
+    )
+    places = {id(d): order[id(d.site.owner), d.site.attribute] for d in inside}
+    return {key: text for key, i in places.items() if len(again) != len(now) or again[i] != now[i]}
+
+
+def _user_layers(model: keras.Model) -> Iterable[tuple[str, Any]]:
+    from sqp_keras.models.sites import paths
+
+    for path, layer in [("", model), *paths(model)]:
+        if type(layer).__module__.split(".")[0] not in ("keras", "sqp_keras") and hasattr(layer, "_layers"):
+            yield path, layer

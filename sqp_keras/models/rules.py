@@ -1,0 +1,186 @@
+"""Which activation becomes what: reads the rule of `replace_activations` and decides site by site."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from sqp_keras.activation.constants import B_MINIMAX
+from sqp_keras.family import coefficients
+from sqp_keras.models.sites import UNKNOWN, Site, canonical
+
+RULES = ("accurate", "fast", "keep")
+
+ALLOWED = frozenset({*coefficients.PASSED, "prelu", "squareplus", "algebraic", "algebraic_softmax"})
+"""Activations that need neither exp nor log."""
+
+_REASONS = {
+    "log_softmax": "needs a logarithm of a sum of exponentials; as a last layer leave it out and read the logits",
+    "sparsemax": "sorts its input, which no sum of square roots does",
+    "glu": "splits its input, which an elementwise form can't; write it as a product with Algebraic('sigmoid')",
+    "sparse_plus": "has no exp and no log; Keras writes it with a selection",
+    "sparse_sigmoid": "has no exp and no log; Keras writes it with a selection",
+    "tanh_shrink": "has no sum of its own; write it as x - Algebraic('tanh')(x)",
+    UNKNOWN: "is code of your own, which is never run to find out what it computes",
+}
+
+_TO_SQUAREPLUS = ("softplus", "silu", "gelu", "gelu_tanh", "mish")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one site.
+
+    Attributes:
+        site: The activation.
+        was: Its name, "gelu_tanh" for gelu with `approximate=True`.
+        form: "algebraic", "squareplus", "softmax", "named" (an activation of Keras), "layer", or "" to leave it.
+        of: The name of a "named" one.
+        terms: Number of roots of an "algebraic" one.
+        alpha: Parameter of elu and celu.
+        fitted: Whether b is fitted on data ("fast").
+        layer: The configuration-giving layer of a "layer" one.
+        reason: Why it's left, where it is.
+    """
+
+    site: Site
+    was: str
+    form: str = ""
+    of: str = ""
+    terms: int | None = None
+    alpha: float = 1.0
+    fitted: bool = False
+    layer: Any = None
+    reason: str = ""
+
+
+def decide(
+    sites: tuple[Site, ...], rule: Any, keep: Iterable[str], max_error: float, has_data: bool
+) -> tuple[Decision, ...]:
+    """Returns a decision per site.
+
+    Args:
+        sites: The activations of the model.
+        rule: "accurate", "fast", or a mapping from an activation's or a layer's name to one of these, to "keep", to
+            the name of an activation, or to a layer; "*" stands for all others.
+        keep: Names of layers and activations to leave alone.
+        max_error: For "accurate".
+        has_data: Whether inputs were given; exponential needs them.
+
+    Raises:
+        TypeError: `rule` or `keep` is of another type.
+        ValueError: A rule or a name means nothing here.
+    """
+    _check(rule, keep, max_error)
+    rules = {"*": rule} if isinstance(rule, str) else dict(rule)
+    known = {canonical(key) for site in sites for key in _names(site)}
+    for key in [*rules, *keep]:
+        # An activation that this model doesn't use may be named: a table of rules serves many models.
+        if key != "*" and canonical(key) not in known and canonical(key) not in _activations():
+            raise ValueError(
+                f"A rule is for an activation or a layer of the model. Received: {key!r}. "
+                f"The model has: {', '.join(sorted({site.label for site in sites}))}."
+            )
+    return tuple(_decide(site, rules, {canonical(name) for name in keep}, max_error, has_data) for site in sites)
+
+
+def was_name(site: Site) -> str:
+    """Returns the name under which the sum is looked up."""
+    parameters = dict(site.activation.parameters)
+    if site.activation.name == "gelu" and parameters.get("approximate"):
+        return "gelu_tanh"
+    return site.activation.name
+
+
+def _check(rule: Any, keep: Any, max_error: Any) -> None:
+    if not isinstance(rule, str | Mapping):
+        raise TypeError(
+            f'`rule` is "accurate", "fast" or a mapping from names to rules. Received: {rule!r}, a '
+            f"{type(rule).__name__}."
+        )
+    if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+        raise TypeError(f"`keep` is a list of names of layers or activations. Received: {keep!r}. Pass e.g. ['head'].")
+    if isinstance(rule, str) and rule not in RULES:
+        raise ValueError(f'`rule` is "accurate", "fast" or a mapping. Received: rule={rule!r}.')
+    if isinstance(max_error, bool) or not isinstance(max_error, int | float) or not 0.0 < max_error < 1.0:
+        raise ValueError(f"`max_error` is a share of the activation's range, above 0. Received: {max_error!r}.")
+
+
+def _names(site: Site) -> tuple[str, ...]:
+    parts = site.path.split("/")
+    return (site.label, site.path, parts[-1], *("/".join(parts[:i]) for i in range(1, len(parts))), was_name(site))
+
+
+def _rule(site: Site, rules: Mapping[str, Any]) -> Any:
+    """The most particular rule: the exact place, the layer's name, a model around it, the activation, all."""
+    held = {canonical(key): value for key, value in rules.items()}
+    parts = site.path.split("/")
+    around = ["/".join(parts[:i]) for i in range(len(parts) - 1, 0, -1)]
+    for key in (site.label, site.path, parts[-1], *around, was_name(site), site.activation.name, "*"):
+        if canonical(key) in held:
+            return held[canonical(key)]
+    return "keep"
+
+
+def _decide(site: Site, rules: Mapping[str, Any], keep: set[str], max_error: float, has_data: bool) -> Decision:
+    was = was_name(site)
+    if keep & {canonical(name) for name in _names(site)}:
+        return Decision(site, was, reason="kept, as asked")
+    rule = _rule(site, rules)
+    if isinstance(rule, keras.layers.Layer):
+        return Decision(site, was, form="layer", layer=rule)
+    if not isinstance(rule, str):
+        raise TypeError(
+            f"A rule is a word or a layer. Received: {rule!r} for `{site.label}`. "
+            'Pass "accurate", "fast", "keep", the name of an activation, or a layer.'
+        )
+    if rule == "keep":
+        return Decision(site, was, reason="kept, as asked" if "keep" in rules.values() else "no rule for it")
+    if rule not in RULES:
+        return _named(site, was, rule)
+    if was in ALLOWED:
+        return Decision(site, was, reason="needs no exp and no log")
+    return _by_rule(site, was, rule, max_error, has_data)
+
+
+def _named(site: Site, was: str, rule: str) -> Decision:
+    name = canonical(rule)
+    if name not in _activations():
+        raise ValueError(
+            f'A rule is "accurate", "fast", "keep" or the name of an activation. Received: {rule!r} for `{site.label}`.'
+        )
+    if name == was:
+        return Decision(site, was, reason=f"is {name} already")
+    return Decision(site, was, form="squareplus" if name == "squareplus" else "named", of=name)
+
+
+def _by_rule(site: Site, was: str, rule: str, max_error: float, has_data: bool) -> Decision:
+    parameters = dict(site.activation.parameters)
+    if was == "softmax":
+        axis = parameters.get("axis", -1)
+        return Decision(site, was, form="softmax", layer=axis)
+    if was not in coefficients.names():
+        reason = _REASONS.get(was, "has no algebraic form here")
+        return Decision(site, was, reason=f"`{site.activation.spelled}` {reason}")
+    if was == "exponential" and not has_data:
+        return Decision(
+            site, was, reason="exponential has a sum only up to a largest input: pass data, or Algebraic(upper=...)"
+        )
+    alpha = float(parameters.get("alpha") or 1.0)
+    if rule == "fast" and was in _TO_SQUAREPLUS:
+        return Decision(site, was, form="squareplus", fitted=True)
+    if rule == "fast":
+        return Decision(site, was, "algebraic", "", coefficients.term_counts(was)[0], alpha, fitted=True)
+    terms = None if was == "exponential" else coefficients.enough(was, max_error, alpha)
+    return Decision(site, was, form="algebraic", terms=terms, alpha=alpha)
+
+
+def default_b(was: str) -> float:
+    """Returns the b of the squareplus with the smallest largest distance to an activation."""
+    return B_MINIMAX if was == "softplus" else coefficients.find(was, 1).parts[0].roots[0][2]
+
+
+def _activations() -> frozenset[str]:
+    names = {canonical(name) for name, value in vars(keras.activations).items() if callable(value) and name.islower()}
+    return frozenset(names - {"get", "serialize", "deserialize"} | {"squareplus", "prelu", "gelu_tanh", "leaky_relu"})

@@ -1,0 +1,315 @@
+"""What the three commands accept, and their help. Imports nothing slow: help and a bad call must answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
+from sqp_tflite.ops.policy import TARGETS
+
+ARTEFACTS = ("c", "resolver", "golden", "project")
+SHELLS = ("bash", "zsh", "fish")
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "kb": 1 << 10, "mb": 1 << 20, "kib": 1 << 10, "mib": 1 << 20}
+
+_EXPORT = """examples:
+  sqp-export model.keras
+      writes model.tflite beside it, proven on TensorFlow Lite Micro
+  sqp-export model.h5 -o net.tflite --data test.npz
+      compares on your data; labels under y give the accuracy before and after
+  sqp-export model.keras --quantize int8 --data train.npz
+      an int8 file; the ranges come from the data
+  sqp-export model.keras --quantize int8 --lowering table --data train.npz
+      the same with a table for each activation, whichever it is: no float, no exp
+  sqp-export model.keras --replace accurate --head logits
+      exchanges softplus, ELU, SiLU, GELU, sigmoid, tanh ... for sums of square roots, drops a final softmax
+  sqp-export model.keras --replace silu=accurate,dense_2=fast --dry-run
+      prints what each activation becomes and what it costs, and stops
+  sqp-export model.keras --emit c,resolver,golden,project --report report.html
+      also writes what a firmware engineer needs, and a page that explains the file
+  sqp-export model.keras --ram 64k --flash 256k
+      refuses a model that does not fit, and says by how much
+
+output:
+  Everything is written beside OUT.tflite, all of it or nothing. The folder of `project` and the C symbols
+  carry the file's name; --c-prefix chooses another. The report goes to standard output, errors and
+  progress to standard error.
+
+exit codes:
+  0    the file may ship
+  1    refused: an operator the target lacks, or a budget (every reason is listed)
+  2    bad call, bad input, or something that is not installed
+  3    the file's outputs are not the Keras model's
+  130  interrupted; nothing was written
+
+environment:
+  NO_COLOR  if set to anything, no colour; without it colour appears on a terminal alone"""
+
+_INSPECT = """examples:
+  sqp-inspect model.tflite
+      operators with versions and types, inputs, outputs, float islands, memory, verdict
+  sqp-inspect model.tflite --target tflite-runtime --json
+      the same as one JSON object, judged for another interpreter
+  sqp-inspect model.tflite --report model.html
+      the same as a page, with the graph and the memory over time
+
+exit codes:
+  0  the target may run it
+  1  it may not (every reason is listed)
+  2  bad call, or not a TFLite file"""
+
+_CHECK = """examples:
+  sqp-check model.keras model.tflite --data test.npz
+      compares on your data, at the ends of the file's input range, and beyond it
+
+sets:
+  data    the samples of --data, or seeded ones
+  ends    inputs at the smallest and largest values that the file can take (for a float file: of the data)
+  beyond  inputs twice as far out: a float file must still agree, an integer file holds them at its ends
+
+exit codes:
+  0  all that ran agree (what an integer file does at its ends and beyond is shown and not judged)
+  2  bad call or bad input
+  3  one differs, or cannot run the file"""
+
+
+def export_parser() -> argparse.ArgumentParser:
+    """Returns the parser of sqp-export."""
+    parser = _parser(
+        "sqp-export",
+        "Write a Keras model as a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
+        _EXPORT,
+    )
+    parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
+    parser.add_argument("-o", "--output", metavar="OUT.tflite", help="default: the model's name with .tflite")
+    _target(parser)
+    _numbers(parser)
+    _data(parser)
+    _activations(parser)
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    firmware = parser.add_argument_group("firmware")
+    firmware.add_argument(
+        "--emit",
+        type=_artefacts,
+        default=(),
+        metavar="LIST",
+        help="some of c (array and header), resolver (the op resolver), golden (test vectors), project (a folder with "
+        "all of it and a self-test), separated by commas",
+    )
+    firmware.add_argument("--ram", type=_bytes, metavar="BYTES", help="largest arena; k and M are 1024 and 1024*1024")
+    firmware.add_argument("--flash", type=_bytes, metavar="BYTES", help="largest model file")
+    firmware.add_argument("--c-prefix", metavar="NAME", help="what C symbols, macros and files begin with")
+    firmware.add_argument("--c-section", metavar="NAME", default="", help="linker section of the model array")
+    firmware.add_argument(
+        "--c-qualifier",
+        metavar="WORDS",
+        default="const",
+        help="before the array's type; '' has it in RAM (default: const)",
+    )
+    _common(parser)
+    return parser
+
+
+def inspect_parser() -> argparse.ArgumentParser:
+    """Returns the parser of sqp-inspect."""
+    parser = _parser(
+        "sqp-inspect", "Show what a TFLite file holds, whoever wrote it, and whether a target can run it.", _INSPECT
+    )
+    parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file")
+    _target(parser)
+    _common(parser)
+    return parser
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """Returns the parser of sqp-check."""
+    parser = _parser("sqp-check", "Compare a TFLite file with its Keras model on each installed interpreter.", _CHECK)
+    parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
+    parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file made from the model")
+    _data(parser)
+    parser.add_argument(
+        "--tolerance",
+        type=_share,
+        metavar="SHARE",
+        help="largest error over the outputs' range (default: by the file's type)",
+    )
+    _common(parser, reports=False)
+    return parser
+
+
+PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
+    "sqp-export": export_parser,
+    "sqp-inspect": inspect_parser,
+    "sqp-check": check_parser,
+}
+
+
+class _Version(argparse.Action):
+    """Prints the versions of all that decides what an export gives."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+        super().__init__(option_strings, dest, nargs=0, help="print the versions of all that matters and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from sqp_tflite.versions import versions
+
+        listed = versions()
+        print(f"{parser.prog} {listed[0][1]}\n" + "\n".join(f"  {name} {at}" for name, at in listed[1:]))
+        parser.exit(0)
+
+
+class _Completion(argparse.Action):
+    """Prints a completion script."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+        super().__init__(
+            option_strings,
+            dest,
+            choices=SHELLS,
+            metavar="SHELL",
+            help=f"print a completion script ({', '.join(SHELLS)})",
+        )
+
+    def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
+        from sqp_tflite.cli.completion import script
+
+        print(script(shell, {name: make() for name, make in PARSERS.items()}))
+        parser.exit(0)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Answers a bad call in one line, with the nearest option where none has that name."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [option for action in self._actions for option in action.option_strings]
+        words = message.partition("unrecognized arguments: ")[2].split()
+        near = [
+            nearest[0]
+            for word in words
+            if word.startswith("-") and (nearest := difflib.get_close_matches(word.partition("=")[0], known, 1))
+        ]
+        meant = f"Did you mean {' and '.join(dict.fromkeys(near))}? " if near else ""
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. {meant}All options: {self.prog} --help\n")
+
+
+def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    return _Parser(
+        program,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--target",
+        choices=TARGETS,
+        default="tflm",
+        help="whose operator table and interpreter decide (default: tflm, TensorFlow Lite Micro)",
+    )
+
+
+def _numbers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("numbers")
+    group.add_argument(
+        "--quantize",
+        choices=QUANTIZE,
+        default="float32",
+        help="type of the numbers: float16 has half-precision weights, dynamic int8 weights, int8 and int16x8 (int16 "
+        "with int8 weights) are integer models and need --data (default: float32)",
+    )
+    group.add_argument(
+        "--io", choices=IO, help="type of the inputs and outputs (default: integer for an integer model)"
+    )
+    group.add_argument(
+        "--lowering",
+        choices=LOWERINGS,
+        default="algebraic",
+        help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
+        "(int8; any activation), integer in int16 without float (default: algebraic)",
+    )
+
+
+def _activations(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("activations")
+    group.add_argument(
+        "--replace",
+        metavar="RULE",
+        help="exchange the activations that need exp or log: accurate (close enough to need no retraining), fast (one "
+        "square root each), or a list such as silu=accurate,tanh=fast by activation or layer",
+    )
+    group.add_argument(
+        "--head", choices=("keep", "logits"), default="keep", help="logits drops a final softmax or sigmoid"
+    )
+    group.add_argument(
+        "--max-error",
+        type=_bound,
+        metavar="SHARE",
+        help="largest change of a value under --replace accurate, as a share of the activation's range; smaller takes "
+        "more square roots (default: 0.001)",
+    )
+
+
+def _data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y")
+    parser.add_argument(
+        "--map", action="append", default=[], metavar="NAME=ACT", help="what an unknown activation name stands for"
+    )
+    parser.add_argument("--trust-code", action="store_true", help="let code in the model file run (lambdas, imports)")
+
+
+def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
+    group = parser.add_argument_group("what is shown")
+    if reports:
+        group.add_argument(
+            "--report", action="append", default=[], metavar="FILE", help="write the report to an .html or .json file"
+        )
+    group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    group.add_argument("--quiet", action="store_true", help="print errors alone")
+    group.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
+    group.add_argument("--version", action=_Version)
+    group.add_argument("--completion", action=_Completion)
+
+
+def _artefacts(text: str) -> tuple[str, ...]:
+    kinds = tuple(part.strip() for part in text.split(",") if part.strip())
+    unknown = [kind for kind in kinds if kind not in ARTEFACTS]
+    if unknown or not kinds:
+        raise argparse.ArgumentTypeError(
+            f"must list some of {', '.join(ARTEFACTS)}, separated by commas. Received: {text!r}."
+        )
+    return kinds
+
+
+def _bytes(text: str) -> int:
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
+    unit = matched[2].lower() if matched else ""
+    if not matched or unit not in _UNITS or float(matched[1]) <= 0:
+        raise argparse.ArgumentTypeError(
+            "must be a number of bytes above 0, k and M for 1024 and 1024 * 1024. "
+            f"Received: {text!r}. For example 200k."
+        )
+    return int(float(matched[1]) * _UNITS[unit])
+
+
+def _bound(text: str) -> float:
+    value = _share(text)
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1. Received: {text!r}. For example 0.0001.")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of 0 or more. Received: {text!r}. For example 0.001.")
+    return value

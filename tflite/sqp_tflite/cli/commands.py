@@ -1,0 +1,264 @@
+"""The commands sqp-export, sqp-inspect and sqp-check. TensorFlow is imported only once the call is known to be good."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
+from sqp_tflite.errors import BadInputError, ExportError
+from sqp_tflite.files import check_data, check_model
+
+__all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
+
+_INTERRUPTED = 130
+_TERMINATED = 143
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of a command: what was asked for, and the streams that reach the user."""
+
+    options: argparse.Namespace
+    out: IO[str]
+    err: IO[str]
+    command: str
+
+
+def export_main(arguments: Sequence[str] | None = None) -> int:
+    """Runs sqp-export and returns its exit code."""
+    return _run(export_parser(), arguments, _export)
+
+
+def inspect_main(arguments: Sequence[str] | None = None) -> int:
+    """Runs sqp-inspect and returns its exit code."""
+    return _run(inspect_parser(), arguments, _inspect)
+
+
+def check_main(arguments: Sequence[str] | None = None) -> int:
+    """Runs sqp-check and returns its exit code."""
+    return _run(check_parser(), arguments, _check)
+
+
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, action: Callable[[_Call], int]) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser.parse_args(given)
+    from sqp_tflite.cli.noise import quiet
+
+    with quiet(options.debug) as (out, err), _ended_softly():
+        call = _Call(options, out, err, shlex.join([parser.prog, *given]))
+        try:
+            code = action(call)
+            out.flush()
+            return code
+        except ExportError as error:
+            if options.debug:
+                raise
+            _tell(call, parser.prog, error)
+            return error.exit_code
+        except BrokenPipeError:
+            return 0  # The reader of the output (`| head`) has seen enough.
+        except KeyboardInterrupt:
+            print(f"{parser.prog}: interrupted, nothing was written", file=err)
+            return _INTERRUPTED
+
+
+@contextlib.contextmanager
+def _ended_softly() -> Iterator[None]:
+    """Has SIGTERM leave through the `finally` clauses, so that no temporary file and no child stays behind."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(_TERMINATED)
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:  # Not the main thread: whoever runs us there decides.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tell(call: _Call, program: str, error: ExportError) -> None:
+    """Shows an error: the whole report where there is one, as text on standard error or as JSON on standard output."""
+    if call.options.json and error.report:
+        print(json.dumps(error.report.to_dict(), indent=2), file=call.out)
+    if error.report and not call.options.json and not call.options.quiet:
+        from sqp_tflite.cli.text import show_report
+
+        show_report(_console(call.err), error.report)
+        return
+    print(f"{program}: {error}", file=call.err)
+
+
+def _export(call: _Call) -> int:
+    options = call.options
+    names = _names(options.map)
+    source = Path(options.model)
+    output = Path(options.output) if options.output else Path(f"{source.with_suffix('')}.tflite")
+    check_model(source)
+    if options.data:
+        check_data(Path(options.data))
+    from sqp_tflite.emit import CStyle
+    from sqp_tflite.emit.rendering import check_names
+    from sqp_tflite.files import check_places
+
+    check_names(options.report)
+    if not options.dry_run:
+        check_places((output, *map(Path, options.report)))
+    prefix = options.c_prefix or CStyle.named(output.stem).prefix
+    style = CStyle(prefix, options.c_section, options.c_qualifier)
+    with _progress(call) as tell:
+        tell("load")
+        from sqp_tflite.pipeline import export
+
+        exported = export(
+            source,
+            None if options.dry_run else output,
+            quantize=options.quantize,
+            lowering=options.lowering,
+            io=options.io,
+            target=options.target,
+            data=options.data,
+            names=names,
+            trust_code=options.trust_code,
+            replace=_rule(options.replace),
+            head=options.head,
+            max_error=options.max_error,
+            dry_run=options.dry_run,
+            emit=options.emit,
+            c_style=style,
+            ram=options.ram,
+            flash=options.flash,
+            reports=options.report,
+            command=call.command,
+            progress=tell,
+        )
+    from sqp_tflite.cli import text
+
+    report = exported.report
+    show = text.show_plan if options.dry_run else text.show_report
+    _print(call, report.to_dict(), lambda console: show(console, report))
+    if exported.files and not options.json and not options.quiet:
+        text.show_files(_console(call.out), output.parent, tuple(exported.files), tuple(options.report))
+    return 0
+
+
+def _inspect(call: _Call) -> int:
+    options = call.options
+    from sqp_tflite.cli.text import show_graph
+    from sqp_tflite.emit.rendering import check_names, render
+    from sqp_tflite.files import check_places, write_all
+    from sqp_tflite.inspection import inspection
+
+    check_names(options.report)
+    check_places(tuple(map(Path, options.report)))
+    graph, report = inspection(Path(options.file), options.target, call.command)
+    content = Path(options.file).read_bytes()
+    write_all({Path(path): render(report, graph, content, Path(path).suffix) for path in options.report})
+    _print(call, report.to_dict(), lambda console: show_graph(console, graph, report))
+    return 1 if report.findings else 0
+
+
+def _check(call: _Call) -> int:
+    options = call.options
+    with _progress(call) as tell:
+        tell("load")
+        from sqp_tflite.pipeline import check
+
+        rows = check(
+            options.model,
+            options.file,
+            options.data,
+            tolerance=options.tolerance,
+            names=_names(options.map),
+            trust_code=options.trust_code,
+            ends=True,
+            progress=tell,
+        )
+    import dataclasses
+
+    from sqp_tflite.cli.text import show_check
+    from sqp_tflite.report import SCHEMA
+    from sqp_tflite.versions import versions
+
+    failed = any(row.status in ("differs", "failed") for row in rows)
+    found = {
+        "schema": SCHEMA,
+        "verdict": "parity_failed" if failed else "ok",
+        "source": options.model,
+        "file": options.file,
+        "agreement": [dataclasses.asdict(row) for row in rows],
+        "versions": dict(versions()),
+        "command": call.command,
+    }
+    _print(call, found, lambda console: show_check(console, options.file, rows))
+    return 3 if failed else 0
+
+
+def _progress(call: _Call) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+    from sqp_tflite.cli.progress import progress
+
+    return progress(call.err, shown=not (call.options.quiet or call.options.debug))
+
+
+def _rule(text: str | None) -> str | dict[str, str] | None:
+    """Reads --replace: one rule for all, or ACT=RULE pairs."""
+    if text is None or "=" not in text:
+        if text in (None, "accurate", "fast"):
+            return text
+        raise BadInputError(f"--replace must be accurate, fast or ACT=RULE,... Received: {text!r}.")
+    rules = {}
+    for pair in text.split(","):
+        name, equals, rule = pair.strip().partition("=")
+        if not (name and equals and rule):
+            raise BadInputError(
+                f"--replace must be accurate, fast or ACT=RULE,... Received: {text!r}. "
+                "For example --replace silu=accurate,tanh=fast."
+            )
+        if name in rules:
+            raise BadInputError(f"--replace must name each activation or layer once. Received: {name!r} twice.")
+        rules[name] = rule
+    return rules
+
+
+def _names(pairs: Sequence[str]) -> dict[str, str]:
+    names = {}
+    for pair in pairs:
+        name, equals, activation = pair.partition("=")
+        if not (name and equals and activation):
+            raise BadInputError(
+                f"--map must be NAME=ACTIVATION. Received: {pair!r}. For example --map my_softplus=softplus."
+            )
+        if name in names:
+            raise BadInputError(f"--map must name each activation once. Received: {name!r} twice.")
+        names[name] = activation
+    return names
+
+
+def _print(call: _Call, found: dict[str, Any], show: Callable[[Any], None]) -> None:
+    if call.options.json:
+        print(json.dumps(found, indent=2), file=call.out)
+    elif not call.options.quiet:
+        show(_console(call.out))
+
+
+def _console(stream: IO[str]) -> Any:
+    """Returns rich's console on a stream: colour on a terminal alone and not under NO_COLOR, full lines elsewhere."""
+    import os
+
+    from rich.console import Console
+
+    if not stream.isatty():
+        return Console(file=stream, color_system=None, soft_wrap=True, width=200)
+    return Console(file=stream, color_system=None) if os.environ.get("NO_COLOR") else Console(file=stream)

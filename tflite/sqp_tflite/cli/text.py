@@ -1,0 +1,215 @@
+"""The report as text: verdict first, then what changed, operators, parity, memory, inputs and outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.ops.policy import NAMES
+from sqp_tflite.report import Agreement, Finding, Memory, OpRow, Report, TensorRow
+
+_VERDICTS = {
+    "ok": ("OK", "bold green", "may ship to"),
+    "refused": ("REFUSED", "bold red", "may not ship to"),
+    "parity_failed": ("PARITY FAILED", "bold red", "does not compute the same on"),
+}
+_MOST_LAYERS = 4
+_WORST = 5
+
+
+def show_report(console: Console, report: Report) -> None:
+    """Prints a finished or refused export."""
+    word, style, verb = _VERDICTS[report.verdict]
+    console.print(Text.assemble((word, style), f"  {report.source} {verb} {NAMES[report.target]} ({report.quantize})"))
+    if report.output:
+        console.print(_plain(f"    {report.output}, {report.size_bytes:,} bytes, sha256 {report.sha256[:16]}"))
+    show_findings(console, report.findings)
+    _changes(console, report)
+    _operators(console, report.ops)
+    if report.agreement:
+        _head(console, "agreement with Keras")
+        show_agreement(console, report.agreement)
+    _memory(console, report.memory)
+    _tensors(console, report.inputs, report.outputs)
+    _layer_errors(console, report)
+    _notes(console, report.notes)
+    console.print(f"{report.seconds:.1f} s", style="dim", highlight=False)
+
+
+def show_plan(console: Console, report: Report) -> None:
+    """Prints what an export would do."""
+    console.print(Text.assemble(("PLAN", "bold"), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
+    _changes(console, report)
+    _notes(console, report.notes)
+
+
+def show_graph(console: Console, graph: Graph, report: Report) -> None:
+    """Prints what a TFLite file holds and whether the target can run it."""
+    word, style, _ = _VERDICTS[report.verdict]
+    console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
+    written = graph.description or "nobody who says so"
+    console.print(_plain(f"    {graph.size_bytes:,} bytes, sha256 {graph.sha256[:16]}, written by: {written}"))
+    show_findings(console, report.findings)
+    _operators(console, report.ops)
+    islands = graph.float_islands()
+    if islands:
+        _head(console, "float islands")
+        for island in islands:
+            where = graph.main.tensors[island[0].outputs[0]].name if island[0].outputs else "?"
+            console.print(_plain(f"  {' '.join(op.name for op in island)} at {where}"))
+    _memory(console, report.memory)
+    _tensors(console, report.inputs, report.outputs)
+    _notes(console, report.notes)
+
+
+def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None:
+    """Prints how a file agrees with its model, verdict first."""
+    failed = [row.runtime for row in rows if row.status in ("differs", "failed")]
+    ran = [row for row in rows if row.status != "not checked"]
+    verdict = ("DIFFERS", "bold red") if failed else ("AGREES", "bold green") if ran else ("NOT CHECKED", "bold yellow")
+    where = ", ".join(dict.fromkeys(failed or [row.runtime for row in ran])) or "no interpreter is installed"
+    console.print(Text.assemble(verdict, f"  {file} ({where})"))
+    show_agreement(console, rows)
+
+
+def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: tuple[str, ...] = ()) -> None:
+    """Prints which files were written beside the model, a folder's as one line."""
+    _head(console, f"also written to {folder}")
+    counts: dict[str, int] = {}
+    for file in files:
+        top, slash, _ = file.partition("/")
+        counts[top + slash] = counts.get(top + slash, 0) + 1
+    for name, count in counts.items():
+        console.print(_plain(f"  {name}" + (f" ({count} files, see its README.md)" if name.endswith("/") else "")))
+    for name in reports:
+        console.print(_plain(f"  {name}"))
+
+
+def show_findings(console: Console, findings: tuple[Finding, ...]) -> None:
+    """Prints every finding with its rule and remedy."""
+    for finding in findings:
+        console.print(Text.assemble(("  x ", "red"), (finding.layer, "bold"), f": {finding.rule}"))
+        console.print(f"      received: {finding.op}, {finding.dtype}", style="dim", highlight=False, markup=False)
+        console.print(_plain(f"      {finding.remedy}"))
+
+
+def show_agreement(console: Console, rows: tuple[Agreement, ...]) -> None:
+    """Prints how each runtime agrees with Keras."""
+    labelled = any(row.metric_before is not None for row in rows)
+    sets = len({row.on for row in rows}) > 1
+    stepped = any(row.max_steps is not None for row in rows)
+    head = ["runtime", *(["set"] if sets else []), "status", "samples", "max error", "of range"]
+    table = _table(*head, *(["steps"] if stepped else []), "argmax", *(["Keras", "file"] if labelled else []))
+    for row in rows:
+        cells = [row.runtime, *([row.on] if sets else []), row.status, str(row.samples or "")]
+        cells += [_number(row.max_abs_error), _number(row.error_of_range)]
+        cells += [_number(row.max_steps)] if stepped else []
+        cells += [_share(row.argmax_agreement)]
+        cells += [_metric(row.metric_before), _metric(row.metric_after)] if labelled else []
+        table.add_row(*cells, style="" if row.status == "ok" else "yellow")
+    console.print(table)
+    for row in rows:
+        if row.reason:
+            console.print(_plain(f"  {row.runtime}: {row.reason}"))
+
+
+def _changes(console: Console, report: Report) -> None:
+    if report.replacements:
+        _head(console, "replaced activations")
+        table = _table("layer", "was", "now", "terms", "largest change")
+        for change in report.replacements:
+            table.add_row(change.layer, change.was, change.now, str(change.terms or ""), _number(change.max_change))
+        console.print(table)
+    if report.plan:
+        _head(console, "activations")
+        table = _table("layer", "activation", "becomes", "ops")
+        for row in report.plan:
+            table.add_row(row.layer, row.activation, row.becomes, str(len(row.ops)))
+        console.print(table)
+
+
+def _operators(console: Console, rows: tuple[OpRow, ...]) -> None:
+    if not rows:
+        return
+    _head(console, "operators")
+    table = _table("op", "type", "version", "count", "layers")
+    for row in rows:
+        more = len(row.layers) - _MOST_LAYERS
+        shown = ", ".join(row.layers[:_MOST_LAYERS]) + (f" and {more} more" if more > 0 else "")
+        table.add_row(row.op, row.dtype, str(row.version), str(row.count), shown)
+    console.print(table)
+
+
+def _memory(console: Console, memory: Memory) -> None:
+    if memory.peak_bytes is None:
+        return
+    _head(console, "memory")
+    if memory.arena_bytes is not None:
+        console.print(_plain(f"  arena {memory.arena_bytes:,} bytes, measured on {memory.arena_runtime}"))
+        low, high = memory.arena_32bit_low, memory.arena_32bit_high
+        console.print(_plain(f"  a 32-bit target needs {low:,} to {high:,} with reference kernels"))
+    console.print(_plain(f"  tensors {memory.peak_bytes:,} bytes at most, in `{memory.peak_layer}`"))
+    if memory.ram_budget is not None:
+        console.print(_plain(f"  RAM budget {memory.ram_budget:,}"))
+    if memory.flash_budget is not None:
+        console.print(_plain(f"  flash budget {memory.flash_budget:,}"))
+
+
+def _tensors(console: Console, inputs: tuple[TensorRow, ...], outputs: tuple[TensorRow, ...]) -> None:
+    if not inputs and not outputs:
+        return
+    _head(console, "inputs and outputs")
+    table = _table("", "index", "name", "shape", "type", "scale", "zero point")
+    for kind, rows in (("input", inputs), ("output", outputs)):
+        for row in rows:
+            scale, point = _number(row.scale, 6), "" if row.zero_point is None else str(row.zero_point)
+            table.add_row(kind, str(row.index), row.name, str(row.shape), row.dtype, scale, point)
+    console.print(table)
+
+
+def _layer_errors(console: Console, report: Report) -> None:
+    if not report.layer_errors:
+        return
+    _head(console, "error per layer, worst first")
+    table = _table("layer", "max error", "of range")
+    for row in report.layer_errors[:_WORST]:
+        table.add_row(row.layer, _number(row.max_abs_error), _number(row.error_of_range))
+    console.print(table)
+
+
+def _notes(console: Console, notes: tuple[str, ...]) -> None:
+    for note in notes:
+        console.print(f"note: {note}", style="dim", highlight=False, markup=False)
+
+
+def _head(console: Console, title: str) -> None:
+    console.print()
+    console.print(title, style="bold", highlight=False, markup=False)
+
+
+def _plain(text: str) -> Text:
+    """A layer may be called `[red]`: what users named is never read as markup."""
+    return Text(text)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"
+
+
+def _metric(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,68 @@
+"""Golden vectors and artefacts of a finished export: what lies between the proven file and `emit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqp_tflite.emit import CStyle, Golden, Material, check_known, emit
+from sqp_tflite.emit.golden import count_for
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.ops.policy import NAMES
+from sqp_tflite.report import Report
+from sqp_tflite.run import interpreters
+from sqp_tflite.run.arena import Arena, tensor_bytes
+from sqp_tflite.source.samples import Samples
+
+_NEED_GOLDEN = frozenset(("golden", "project"))
+_NEED_TFLM = frozenset(("resolver", "project"))
+
+
+def check_kinds(kinds: Iterable[str], target: str) -> None:
+    """Raises `BadInputError` if an artefact is unknown or cannot be made for the target; before any work is done."""
+    wanted = set(kinds)
+    check_known(wanted)
+    wrong = sorted(_NEED_TFLM & wanted) if target != "tflm" else []
+    if wrong:
+        raise BadInputError(
+            f"--emit {','.join(wrong)} writes code for TensorFlow Lite Micro. Received: --target {target}. "
+            "Leave it out, or use --target tflm."
+        )
+
+
+def firmware(
+    kinds: Iterable[str],
+    content: bytes,
+    graph: Graph,
+    report: Report,
+    samples: Samples,
+    *,
+    arena: Arena | None = None,
+    style: CStyle | None = None,
+) -> dict[str, bytes]:
+    """Returns {relative path: content} of the artefacts that were asked for.
+
+    Args:
+        kinds: Some of `emit.KINDS`.
+        content: The proven file.
+        graph: The same, read.
+        report: What the export found.
+        samples: Whose first inputs become the golden vectors.
+        arena: What the interpreter needs, where it was measured.
+        style: Names and places of the C symbols.
+
+    Raises:
+        BadInputError: An artefact that cannot be made.
+    """
+    wanted = tuple(kinds)
+    vectors = golden(content, graph, report.target, samples) if _NEED_GOLDEN & set(wanted) else None
+    return emit(wanted, Material(content, graph, report, style or CStyle(), arena, vectors))
+
+
+def golden(content: bytes, graph: Graph, target: str, samples: Samples) -> Golden:
+    """Returns the first samples and what the target's interpreter makes of them, as many as fit 32 KiB of flash."""
+    count = min(count_for(sum(tensor_bytes(tensor) for tensor in graph.inputs + graph.outputs)), len(samples))
+    inputs = tuple(array[:count] for array in samples.inputs)
+    codes = tuple(interpreters.encode(values, tensor) for values, tensor in zip(inputs, graph.inputs, strict=True))
+    outputs = interpreters.run(target, content, inputs)
+    return Golden(codes, outputs.codes, f"{NAMES[target]} ({interpreters.version(target)})")

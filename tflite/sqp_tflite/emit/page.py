@@ -1,0 +1,88 @@
+"""The report as one HTML page that needs nothing but itself: no script, no font, no address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from sqp_tflite.emit.curves import Curve, curves
+from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawing, memory_drawing
+from sqp_tflite.emit.templates import template
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.ops.policy import NAMES
+from sqp_tflite.report import Agreement, Report
+
+_VERDICTS = {
+    "ok": ("OK", "may ship to"),
+    "refused": ("Refused", "may not ship to"),
+    "parity_failed": ("Parity failed", "does not compute the same on"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure at the top of the page."""
+
+    label: str
+    value: str
+    about: str
+
+
+def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
+    """Returns the page.
+
+    Args:
+        report: What the export found.
+        graph: The file that it is about.
+        content: The same as bytes, for the curves of its tables.
+    """
+    word, verb = _VERDICTS[report.verdict]
+    drawn = curves(report, content) if report.plan or report.replacements else ()
+    used = {family(op, report.target) for _, op in graph.all_ops()}
+    return template("report.html").render(
+        report=report,
+        graph=graph,
+        word=word,
+        verb=verb,
+        target=NAMES[report.target],
+        tiles=_tiles(report, graph),
+        families=[(name, meaning) for name, meaning, _ in FAMILIES if name in used],
+        refused="refused" in used,
+        islands=graph.float_islands(),
+        graph_svg=Markup(graph_drawing(graph, report)),
+        memory_svg=Markup(memory_drawing(report)),
+        curves=[(curve, Markup(curve_drawing(curve)), _worst(curve)) for curve in drawn],
+        sets=len({row.on for row in report.agreement}) > 1,
+        labelled=any(row.metric_before is not None for row in report.agreement),
+        stepped=any(row.max_steps is not None for row in report.agreement),
+        worst_layer=max((row.error_of_range for row in report.layer_errors), default=0.0) or 1.0,
+    )
+
+
+def _worst(curve: Curve) -> str:
+    return f"{abs(curve.error).max():.2g}"
+
+
+def _tiles(report: Report, graph: Graph) -> list[Tile]:
+    memory = report.memory
+    tiles = [Tile("File", f"{report.size_bytes:,} B", f"{len(graph.main.ops)} operators of {len(report.ops)} kinds")]
+    if memory.arena_bytes is not None:
+        bounds = f"32-bit target: {memory.arena_32bit_low:,} to {memory.arena_32bit_high:,} B"
+        tiles.append(Tile("Arena at most", f"{memory.arena_bytes:,} B", bounds))
+    elif memory.peak_bytes is not None:
+        tiles.append(Tile("Tensors at most", f"{memory.peak_bytes:,} B", f"in {memory.peak_layer}"))
+    row = _deciding(report)
+    if row and row.max_abs_error is not None:
+        about = f"{row.samples} samples on {NAMES[row.runtime]}"
+        tiles.append(Tile("Largest error", f"{row.error_of_range or 0:.2g} of range", about))
+    if row and row.metric_before is not None and row.metric_after is not None:
+        tiles.append(Tile("On your labels", f"{row.metric_after:.4g}", f"Keras: {row.metric_before:.4g}"))
+    elif row and row.argmax_agreement is not None:
+        tiles.append(Tile("Same class", f"{row.argmax_agreement:.1%}", "largest output where Keras has it"))
+    return tiles
+
+
+def _deciding(report: Report) -> Agreement | None:
+    rows = [row for row in report.agreement if row.runtime == report.target and row.on == "data"]
+    return rows[0] if rows else None

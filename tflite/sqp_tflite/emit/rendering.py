@@ -1,0 +1,36 @@
+"""A report as the content of a file, by the file's ending."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.report import Report
+
+ENDINGS = (".html", ".json")
+
+
+def check_names(paths: Iterable[str | Path]) -> None:
+    """Raises `BadInputError` if the ending of a report's name says no form of report."""
+    for path in paths:
+        if Path(path).suffix.lower() not in ENDINGS:
+            raise BadInputError(f"--report must name an .html or .json file. Received: `{path}`.")
+
+
+def render(report: Report, graph: Graph, content: bytes, ending: str) -> bytes:
+    """Returns the file's content.
+
+    Args:
+        report: What the export found.
+        graph: The file that it is about.
+        content: The same as bytes.
+        ending: One of `ENDINGS`.
+    """
+    if ending.lower() == ".json":
+        return (json.dumps(report.to_dict(), indent=2) + "\n").encode("utf-8")
+    from sqp_tflite.emit.page import html
+
+    return html(report, graph, content).encode("utf-8")

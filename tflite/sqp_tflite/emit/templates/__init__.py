@@ -1,0 +1,26 @@
+"""The templates of generated files, and how they are found."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+@functools.cache
+def template(name: str) -> jinja2.Template:
+    """Returns a template by its path in this folder. HTML ones escape what they are given; an unknown name fails."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("sqp_tflite.emit", "templates"),
+        autoescape=jinja2.select_autoescape(("html",)),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["grouped"] = lambda number: f"{number:,}"
+    return environment.get_template(name)

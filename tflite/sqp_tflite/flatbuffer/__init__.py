@@ -1,0 +1,1 @@
+"""A TFLite file: read as an immutable `Graph`, changed by one `Editor`."""

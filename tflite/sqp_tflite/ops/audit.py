@@ -1,0 +1,113 @@
+"""Judges a file against the op policy and the target's kernels: all findings, each with its Keras layer."""
+
+from __future__ import annotations
+
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Op, Subgraph, Tensor
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.policy import broken_rule
+from sqp_tflite.report import Finding, OpRow, TensorRow
+
+_ACTIVATION_REMEDY = 'Retrain with `activation="squareplus"`, or run again with `--replace accurate`.'
+_REMEDIES = {
+    **dict.fromkeys(
+        ("EXP", "LOG", "ELU", "GELU", "LOGISTIC", "TANH", "POW", "SIN", "COS", "SELECT", "SELECT_V2"),
+        _ACTIVATION_REMEDY,
+    ),
+    "SOFTMAX": "Drop a final one with `--head logits` (the largest logit is the largest probability), exchange another "
+    "with `--replace accurate`.",
+    "LOG_SOFTMAX": "Drop it: the largest logit is the largest probability.",
+    "WHILE": "Fix the number of time steps: keras.Input(shape=(steps, features)).",
+    "SHAPE": "Give Reshape its full target shape, and the input a fixed one.",
+}
+_OTHER_REMEDY = "Write the layer with admitted ops, or try another `--target`."
+
+
+def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[Finding, ...]:
+    """Returns every reason why a file may not run on the target; () for a file that may.
+
+    Args:
+        graph: What `read` returned.
+        target: One of `policy.TARGETS`.
+        layers: Names the Keras layer of each op; without it the tensor's scope is named.
+    """
+    layers = layers or LayerNames()
+    findings = [
+        finding
+        for subgraph, op in graph.all_ops()
+        for finding in (_op(subgraph, op, target, layers), _hybrid(subgraph, op, target, layers))
+        if finding
+    ]
+    findings += _open_shapes(graph, layers)
+    return tuple(dict.fromkeys(findings))
+
+
+def op_rows(graph: Graph, layers: LayerNames | None = None) -> tuple[OpRow, ...]:
+    """Returns the operators of a file, counted, with the Keras layers behind each, most frequent first."""
+    layers = layers or LayerNames()
+    rows: dict[tuple[str, str, int], list[str]] = {}
+    for subgraph, op in graph.all_ops():
+        rows.setdefault((op.name, op.dtype, op.version), []).append(layer_of(subgraph, op, layers))
+    listed = [
+        OpRow(name, dtype, version, len(found), tuple(dict.fromkeys(found)))
+        for (name, dtype, version), found in rows.items()
+    ]
+    return tuple(sorted(listed, key=lambda row: (-row.count, row.op, row.dtype, row.version)))
+
+
+def tensor_rows(graph: Graph, indices: tuple[int, ...]) -> tuple[TensorRow, ...]:
+    """Returns inputs or outputs of the main graph as rows, in order."""
+    rows = []
+    for place, index in enumerate(indices):
+        tensor = graph.main.tensors[index]
+        scale = tensor.quantization.scales[0] if tensor.quantization else None
+        point = tensor.quantization.zero_points[0] if tensor.quantization else None
+        rows.append(TensorRow(place, tensor.name, tensor.shape, tensor.dtype, scale, point))
+    return tuple(rows)
+
+
+def layer_of(subgraph: Subgraph, op: Op, layers: LayerNames) -> str:
+    """Returns the Keras layer behind an op, by the name of what it writes."""
+    return layers.of(subgraph.tensors[op.outputs[0]].name) if op.outputs else op.name
+
+
+def _op(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    rule = broken_rule(op.name, op.dtype, target)
+    if rule is None:
+        return None
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, _REMEDIES.get(op.name, _OTHER_REMEDY))
+
+
+def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    if target != "tflm" or op.dtype not in FLOAT_DTYPES or op.weights not in ("int8", "int4", "uint8"):
+        return None
+    if op.name in ("DEQUANTIZE", "QUANTIZE"):
+        return None
+    return Finding(
+        layer_of(subgraph, op, layers),
+        op.name,
+        f"{op.dtype} with {op.weights} weights",
+        "TensorFlow Lite Micro has no hybrid kernels.",
+        "Use `--quantize int8` with `--data`, or `--target litert`.",
+    )
+
+
+def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
+    """An open batch alone runs as 1; any other open dimension is one finding for the input that brings it in."""
+    inputs = [tensor for tensor in graph.inputs if any(place > 0 for place in tensor.open)]
+    if not inputs and not any(tensor.open for tensor in graph.inputs):
+        inputs = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors if tensor.open][:1]
+    return [
+        Finding(
+            layers.of(tensor.name),
+            "tensor",
+            tensor.dtype,
+            f"`{tensor.name}` has an open dimension: {_shown(tensor)}.",
+            "Give the model's inputs fixed shapes.",
+        )
+        for tensor in inputs
+    ]
+
+
+def _shown(tensor: Tensor) -> str:
+    sizes = ["?" if place in tensor.open else str(size) for place, size in enumerate(tensor.shape)]
+    return f"({', '.join(sizes)})"

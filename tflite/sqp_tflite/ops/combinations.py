@@ -1,0 +1,116 @@
+"""Which type of numbers, lowering and target go together, decided before anything is converted.
+
+Nothing is listed twice: a combination works if the target has the kernels that it is made of (`ops.json`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.ops.policy import NAMES, TARGETS, hybrid, kernels
+from sqp_tflite.report import Finding
+
+QUANTIZE = ("float32", "float16", "dynamic", "int8", "int16x8")
+LOWERINGS = ("algebraic", "table", "integer")
+IO = ("float32", "int8", "int16")
+INTEGER_IO = {"int8": "int8", "int16x8": "int16"}
+
+_DENSE = "FULLY_CONNECTED"
+_FLOAT_FORM = (("MUL", "float32"), ("ADD", "float32"), ("SQRT", "float32"))
+_WIDE_FORM = (("MUL", "int16"), ("ADD", "int16"), ("RSQRT", "int16"))
+_NEEDS = {
+    ("float32", "algebraic"): ((_DENSE, "float32"), *_FLOAT_FORM),
+    ("float16", "algebraic"): ((_DENSE, "float32"), ("DEQUANTIZE", "float16"), *_FLOAT_FORM),
+    ("dynamic", "algebraic"): ((_DENSE, "float32"), *_FLOAT_FORM),
+    ("int8", "algebraic"): ((_DENSE, "int8"), ("DEQUANTIZE", "int8"), ("QUANTIZE", "float32"), *_FLOAT_FORM),
+    ("int8", "table"): ((_DENSE, "int8"), ("CAST", "int8"), ("ADD", "int32"), ("GATHER", "int8")),
+    ("int8", "integer"): ((_DENSE, "int8"), ("QUANTIZE", "int8"), ("QUANTIZE", "int16"), *_WIDE_FORM),
+    ("int16x8", "algebraic"): ((_DENSE, "int16"), ("DEQUANTIZE", "int16"), ("QUANTIZE", "float32"), *_FLOAT_FORM),
+    ("int16x8", "integer"): ((_DENSE, "int16"), *_WIDE_FORM),
+}
+"""The operators that an activation and the dense layers around it are made of. Float models know one lowering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One choice of each, in the words of the options."""
+
+    quantize: str
+    lowering: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"--quantize {self.quantize} --lowering {self.lowering} --target {self.target}"
+
+
+def combinations() -> Iterator[Combination]:
+    """Yields all of them."""
+    for quantize in QUANTIZE:
+        for lowering in LOWERINGS:
+            for target in TARGETS:
+                yield Combination(quantize, lowering, target)
+
+
+def broken(wanted: Combination) -> str | None:
+    """Returns why a combination cannot work, None where it can."""
+    if (wanted.quantize, wanted.lowering) == ("int16x8", "table"):
+        return "A table of an int16 tensor would have 65,536 entries for each activation."
+    if wanted.quantize == "dynamic" and _DENSE not in hybrid(wanted.target):
+        return f"{NAMES[wanted.target]} has no kernels for float inputs with int8 weights."
+    lowering = wanted.lowering if wanted.quantize in INTEGER_IO else "algebraic"
+    has = kernels(wanted.target)
+    missing = [(op, dtype) for op, dtype in _NEEDS[wanted.quantize, lowering] if dtype not in has.get(op, ())]
+    if not missing:
+        return None
+    listed = ", ".join(f"{op} for {dtype}" for op, dtype in missing)
+    return f"{NAMES[wanted.target]} has no {listed}."
+
+
+def nearest(wanted: Combination) -> Combination:
+    """Returns the working combination that keeps most of what was wanted: the target first, then the type."""
+
+    def distance(other: Combination) -> tuple[bool, int, int]:
+        types = abs(QUANTIZE.index(other.quantize) - QUANTIZE.index(wanted.quantize))
+        return (
+            other.target != wanted.target,
+            types,
+            abs(LOWERINGS.index(other.lowering) - LOWERINGS.index(wanted.lowering)),
+        )
+
+    return min((other for other in combinations() if broken(other) is None), key=distance)
+
+
+def refuse(wanted: Combination, io: str | None) -> None:
+    """Refuses what cannot work, before anything is converted.
+
+    Args:
+        wanted: What was asked for.
+        io: Type of the inputs and outputs; None for the model's own.
+
+    Raises:
+        BadInputError: A word that is none of the choices, or inputs and outputs of a type that the model has not.
+        RefusedError: The combination cannot work; its finding names the nearest that does.
+    """
+    for option, given, choices in (
+        ("quantize", wanted.quantize, QUANTIZE),
+        ("lowering", wanted.lowering, LOWERINGS),
+        ("target", wanted.target, TARGETS),
+        ("io", io or "float32", IO),
+    ):
+        if given not in choices:
+            raise BadInputError(f"`{option}` must be one of {', '.join(choices)}. Received: {json.dumps(given)}.")
+    own = INTEGER_IO.get(wanted.quantize, "float32")
+    if io not in (None, own, "float32"):
+        raise BadInputError(
+            f"Inputs and outputs at {wanted.quantize} can be {own}"
+            f"{'' if own == 'float32' else ' or float32'}. Received: --io {io}. Leave --io out for {own}."
+        )
+    rule = broken(wanted)
+    if rule:
+        finding = Finding(
+            "the model", wanted.lowering, wanted.quantize, rule, f"Nearest that works: {nearest(wanted)}."
+        )
+        raise RefusedError(f"{wanted} cannot work. {rule} Nearest that works: {nearest(wanted)}.", (finding,))

@@ -1,0 +1,100 @@
+"""The table of what each target's interpreter runs: read, compared, written and rendered; the probe fills it."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from typing import Any
+
+from sqp_tflite.ops.policy import ADMITTED, NAMES
+
+
+def stored() -> dict[str, Any]:
+    """Returns the content of `ops.json`."""
+    return json.loads(importlib.resources.files("sqp_tflite.ops").joinpath("ops.json").read_text("utf-8"))
+
+
+def dumps(content: dict[str, Any]) -> str:
+    """Returns the table as JSON with one operator a line, so that a change is seen as one."""
+    parts = []
+    for section, entries in content.items():
+        inner = []
+        for key, entry in entries.items():
+            if isinstance(entry, dict):
+                lines = ",\n".join(f"   {json.dumps(op)}: {json.dumps(types)}" for op, types in entry.items())
+                inner.append(f"  {json.dumps(key)}: {{\n{lines}\n  }}")
+            else:
+                inner.append(f"  {json.dumps(key)}: {json.dumps(entry)}")
+        parts.append(f" {json.dumps(section)}: {{\n" + ",\n".join(inner) + "\n }")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def differences(now: dict[str, Any], before: dict[str, Any]) -> tuple[str, ...]:
+    """Returns a sentence for everything that a target gained or lost between two tables.
+
+    Args:
+        now: A table as `table` returns it, of some or all targets.
+        before: The stored one.
+    """
+    lines = []
+    for target in now["targets"]:
+        lines += [f"{target} {line}" for line in _changed(_pairs(now, target), _pairs(before, target))]
+        new, old = now["op_versions"].get(target, {}), before["op_versions"].get(target, {})
+        lines += [
+            f"{target} takes {op} up to version {new.get(op)}, not {old.get(op)}."
+            for op in sorted({*new, *old})
+            if new.get(op) != old.get(op)
+        ]
+    return tuple(lines)
+
+
+def _pairs(content: dict[str, Any], target: str) -> set[str]:
+    pairs = {f"{op} for {dtype}" for op, types in content["targets"].get(target, {}).items() for dtype in types}
+    return pairs | {f"{op} for float32 with int8 weights" for op in content["hybrid"].get(target, ())}
+
+
+def _changed(new: set[str], old: set[str]) -> list[str]:
+    return [f"now has {pair}." for pair in sorted(new - old)] + [f"no longer has {pair}." for pair in sorted(old - new)]
+
+
+def markdown(content: dict[str, Any]) -> str:
+    """Returns the operator page of the documentation."""
+    targets = tuple(content["targets"])
+    packages = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
+    ops = sorted({op for target in targets for op in content["targets"][target]} | set(ADMITTED))
+    lines = [_INTRODUCTION.format(packages=packages), "", _row("op", "admitted", *targets), _row(*["---"] * 5)]
+    for op in ops:
+        cells = [_cell(content, target, op) for target in targets]
+        lines.append(_row(f"`{op}`", "yes" if op in ADMITTED else "no", *cells))
+    lines += ["", _HYBRID, ""]
+    for target in targets:
+        names = ", ".join(f"`{op}`" for op in content["hybrid"][target])
+        lines.append(f"- {NAMES[target]}: {names or 'none'}")
+    return "\n".join(lines) + "\n"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(content: dict[str, Any], target: str, op: str) -> str:
+    types = content["targets"][target].get(op)
+    if not types:
+        return "-"
+    version = content["op_versions"].get(target, {}).get(op)
+    return ", ".join(types) + (f" (v{version})" if version else "")
+
+
+_INTRODUCTION = """# Operators
+
+Written by `python -m sqp_tflite.ops.probe --docs`; do not edit. For every operator and type a model of that one
+operator was built and run on the real interpreters
+({packages}).
+A type is listed if the model could be allocated and invoked; in brackets the highest version of the operator
+that the interpreter takes (TFLM does not look at versions). A file may hold an operator that is admitted and that the
+target has for its type. Not admitted are exponentials, logarithms and what is made of them, and operators without an
+integer or a small kernel."""
+
+_HYBRID = """## Float activations with int8 weights
+
+What `--quantize dynamic` needs:"""

@@ -1,0 +1,78 @@
+"""Which operators a file may hold: the project's rule for every target, and the kernels that each target has."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+from types import MappingProxyType
+from typing import Any
+
+TARGETS = ("tflm", "litert", "tflite-runtime")
+
+LINEAR = frozenset(
+    "CONV_2D CONV_3D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED BATCH_MATMUL AVERAGE_POOL_2D MAX_POOL_2D MEAN "
+    "SUM REDUCE_MAX REDUCE_MIN RESIZE_BILINEAR RESIZE_NEAREST_NEIGHBOR CUMSUM ADD_N".split()
+)
+DATA_MOVING = frozenset(
+    "RESHAPE PAD PADV2 MIRROR_PAD CONCATENATION TRANSPOSE SLICE STRIDED_SLICE SPLIT SPLIT_V PACK UNPACK SQUEEZE "
+    "EXPAND_DIMS GATHER GATHER_ND TILE BROADCAST_TO SPACE_TO_DEPTH DEPTH_TO_SPACE SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND "
+    "REVERSE_V2 CAST ZEROS_LIKE FILL EMBEDDING_LOOKUP ONE_HOT ARG_MAX ARG_MIN TOPK_V2".split()
+)
+ARITHMETIC = frozenset("ADD SUB MUL SQRT RSQRT DIV NEG ABS SQUARE SQUARED_DIFFERENCE".split())
+COMPARING = frozenset(
+    "RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 LEAKY_RELU PRELU HARD_SWISH MAXIMUM MINIMUM EQUAL NOT_EQUAL GREATER "
+    "GREATER_EQUAL LESS LESS_EQUAL SELECT SELECT_V2 LOGICAL_AND LOGICAL_OR LOGICAL_NOT SIGN".split()
+)
+CHANGING_TYPE = frozenset(("QUANTIZE", "DEQUANTIZE"))
+
+ADMITTED = LINEAR | DATA_MOVING | ARITHMETIC | COMPARING | CHANGING_TYPE
+"""The operators that the project lets into a file. Everything else is refused for every target."""
+
+NAMES = MappingProxyType({"tflm": "TensorFlow Lite Micro", "litert": "LiteRT", "tflite-runtime": "tflite-runtime 2.14"})
+
+
+@functools.cache
+def kernels(target: str) -> MappingProxyType[str, tuple[str, ...]]:
+    """Returns {op: types that the target's interpreter ran in the probe}.
+
+    Args:
+        target: One of `TARGETS`.
+    """
+    return MappingProxyType({op: tuple(types) for op, types in _table()["targets"][target].items()})
+
+
+def hybrid(target: str) -> tuple[str, ...]:
+    """Returns the operators that the target runs with float inputs and int8 weights.
+
+    Args:
+        target: One of `TARGETS`.
+    """
+    return tuple(_table()["hybrid"][target])
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return json.loads(importlib.resources.files("sqp_tflite.ops").joinpath("ops.json").read_text("utf-8"))
+
+
+def broken_rule(op: str, dtype: str, target: str) -> str | None:
+    """Returns the sentence that says why an operator may not be in a file, None where it may.
+
+    Args:
+        op: As the schema spells it.
+        dtype: The type that decides whether a kernel exists.
+        target: One of `TARGETS`.
+    """
+    if op.startswith("CUSTOM:Flex"):
+        return f"`{op.removeprefix('CUSTOM:')}` is a TensorFlow op that needs the Flex delegate."
+    if op.startswith("CUSTOM:"):
+        return f"`{op.removeprefix('CUSTOM:')}` is a custom op that no stock interpreter has."
+    if op not in ADMITTED:
+        return f"{op} is not among the admitted ops (linear, data-moving, ADD, SUB, MUL, SQRT, clips)."
+    types = kernels(target).get(op)
+    if types is None:
+        return f"{NAMES[target]} has no {op}."
+    if dtype not in types:
+        return f"{NAMES[target]} has {op} for {', '.join(types) or 'no type'} only."
+    return None

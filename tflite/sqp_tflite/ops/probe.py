@@ -1,0 +1,204 @@
+"""Runs one-operator models on the real interpreters and keeps what ran as `ops.json`.
+
+`python -m sqp_tflite.ops.probe` shows what differs from the stored table; `--write` stores the new one; `--docs` prints
+the table as Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.ops.one_op import Case, build
+from sqp_tflite.ops.op_families import cases
+from sqp_tflite.ops.op_table import differences, dumps, markdown, stored
+from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.worker import run
+
+PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime"}
+ARENA_BYTES = 1 << 16
+SECONDS_PER_MODEL = 20
+MAX_VERSION = 16
+"""Above the highest version of any operator in the schema of today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What one target ran.
+
+    Attributes:
+        types: {op: types}, no entry for an operator that ran for no type.
+        versions: {op: highest version that it takes}; empty for TFLM, which does not look at versions.
+        hybrid: Operators that it runs with float activations and int8 weights.
+    """
+
+    types: dict[str, list[str]]
+    versions: dict[str, int]
+    hybrid: list[str]
+
+
+def probe(target: str, ops: tuple[str, ...] | None = None) -> Probed:
+    """Returns what a target's interpreter runs, from one-operator models in child processes.
+
+    Args:
+        target: One of `policy.TARGETS`, its package installed.
+        ops: Operators to ask for; None for all.
+    """
+    # In a fresh process: a copy of one that has loaded other interpreters crashes in ways that say nothing of this one.
+    return run("sqp_tflite.ops.probe:probe_here", target, ops)
+
+
+def probe_here(target: str, ops: tuple[str, ...] | None = None) -> Probed:
+    """Does what `probe` says in copies of this process."""
+    types: dict[str, list[str]] = {}
+    highest: dict[str, int] = {}
+    hybrid: list[str] = []
+    tried = (1,) if target == "tflm" else range(1, MAX_VERSION + 1)
+    for case, version in _ran(target, cases(ops), tried):
+        if case.dtype not in types.setdefault(case.op, []):
+            types[case.op].append(case.dtype)
+        highest[case.op] = max(version, highest.get(case.op, 1))
+    for case, _ in _ran(target, cases(ops, hybrid=True), tried):
+        if case.op not in hybrid:
+            hybrid.append(case.op)
+    return Probed(
+        dict(sorted(types.items())), {} if target == "tflm" else dict(sorted(highest.items())), sorted(hybrid)
+    )
+
+
+def _ran(target: str, case_list: Iterable[Case], tried: Iterable[int]) -> list[tuple[Case, int]]:
+    asked = tuple(case_list)
+    every = [(replace(case, version=version), version) for version in tried for case in asked]
+    wanted = [case for case, _ in every]
+    verdicts = _run_all(_RUNNERS[target], [build(case) for case in wanted], wanted)
+    return [pair for pair, ran in zip(every, verdicts, strict=True) if ran]
+
+
+def table(targets: Sequence[str]) -> dict[str, Any]:
+    """Returns the content of a new `ops.json`."""
+    found = {target: probe(target) for target in targets}
+    return {
+        "versions": {PACKAGES[target]: importlib.metadata.version(PACKAGES[target]) for target in targets},
+        "targets": {target: probed.types for target, probed in found.items()},
+        "op_versions": {target: probed.versions for target, probed in found.items() if probed.versions},
+        "hybrid": {target: probed.hybrid for target, probed in found.items()},
+    }
+
+
+def _run_all(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked: Sequence[Case]) -> list[bool]:
+    """Runs the files in children: one child goes on until a file kills it, the next begins after that file."""
+    verdicts: list[bool] = []
+    while len(verdicts) < len(files):
+        verdicts += _run_until_death(runner, files[len(verdicts) :], asked[len(verdicts) :])
+    return verdicts
+
+
+def _run_until_death(
+    runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked: Sequence[Case]
+) -> list[bool]:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        _child(runner, files, asked, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answers = [byte == ord("1") for byte in pipe.read()]
+    os.waitpid(child, 0)
+    return answers if len(answers) == len(files) else [*answers, False]
+
+
+def _child(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked: Sequence[Case], writing: int) -> None:
+    """Answers one byte a file and ends the process: nothing of the parent's may run in it."""
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    for content, case in zip(files, asked, strict=True):
+        signal.alarm(SECONDS_PER_MODEL)
+        try:
+            runner(content, case)
+        except Exception:  # The verdict is all that is wanted, whatever an interpreter raises.
+            os.write(writing, b"0")
+        else:
+            os.write(writing, b"1")
+    os._exit(0)
+
+
+def _fed(case: Case) -> list[NDArray[Any]]:
+    computed = [operand for operand in case.inputs if operand is not None and operand.values is None]
+    return [np.full(operand.shape, operand.code, operand.dtype) for operand in computed]
+
+
+def _run_tflm(content: bytes, case: Case) -> None:
+    from tflite_micro import runtime
+
+    interpreter = runtime.Interpreter.from_bytes(content, arena_size=ARENA_BYTES)
+    for place, array in enumerate(_fed(case)):
+        interpreter.set_input(array, place)
+    interpreter.invoke()
+    interpreter.get_output(0)
+
+
+def _run_litert(content: bytes, case: Case) -> None:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    # Without the default delegate: the operator's own kernel is what is asked for.
+    _invoke(
+        Interpreter(
+            model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        ),
+        case,
+    )
+
+
+def _run_tflite_runtime(content: bytes, case: Case) -> None:
+    from tflite_runtime.interpreter import Interpreter, OpResolverType
+
+    _invoke(
+        Interpreter(
+            model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        ),
+        case,
+    )
+
+
+def _invoke(interpreter: Any, case: Case) -> None:
+    interpreter.allocate_tensors()
+    for details, array in zip(interpreter.get_input_details(), _fed(case), strict=True):
+        interpreter.set_tensor(details["index"], array)
+    interpreter.invoke()
+    interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+_RUNNERS = {"tflm": _run_tflm, "litert": _run_litert, "tflite-runtime": _run_tflite_runtime}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compares, stores or prints the table; returns 0, or 1 where the installed interpreters differ from it."""
+    parser = argparse.ArgumentParser(prog="python -m sqp_tflite.ops.probe", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--write", metavar="FILE", help="probe and store the table")
+    parser.add_argument("--docs", action="store_true", help="print the stored table as Markdown, without probing")
+    chosen = parser.parse_args(arguments)
+    if chosen.docs:
+        print(markdown(stored()), end="")
+        return 0
+    content = table(TARGETS)
+    if chosen.write:
+        Path(chosen.write).write_text(dumps(content), encoding="utf-8")
+        return 0
+    lines = differences(content, stored())
+    print("\n".join(lines) or "The installed interpreters run what the stored table says.")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

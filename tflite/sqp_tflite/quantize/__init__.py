@@ -1,0 +1,1 @@
+"""A float file to an integer or half-precision one."""

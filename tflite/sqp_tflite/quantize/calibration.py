@@ -1,0 +1,180 @@
+"""Ranges of a float model's tensors on the user's data, and what is odd about them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.source.samples import Samples
+
+FEW_SAMPLES = 32
+"""Below this a range is likely to miss values that the device will meet."""
+
+HANDFUL = 0.01
+"""The share of the samples that counts as a handful (at least one sample)."""
+
+WIDENED_BY = 2.0
+"""How much wider a handful of samples must make a range to be named: one bit of the type is lost to them."""
+
+LARGEST = 1e30
+"""Above this products leave float32, where LiteRT's kernels hold them at its largest number instead of inf."""
+
+SMALLEST_RANGE = 1e-6
+"""Ranges below this are widened to it: 1/255 of it is about the smallest scale whose products with weights' scales
+stay normal float32 numbers and whose ratios the kernels' fixed-point multipliers can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Ranges of all computed float tensors.
+
+    Attributes:
+        names: Of the tensors.
+        low: Smallest value, shape (samples, tensors).
+        high: Largest value, shape (samples, tensors).
+    """
+
+    names: tuple[str, ...]
+    low: NDArray[Any]
+    high: NDArray[Any]
+
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Returns {tensor: (smallest, largest)} over all samples."""
+        low, high = self.low.min(axis=0), self.high.max(axis=0)
+        return {name: (float(low[i]), float(high[i])) for i, name in enumerate(self.names)}
+
+
+def require(samples: Samples, quantize: str) -> None:
+    """Refuses to calibrate on anything but the user's data.
+
+    Raises:
+        BadInputError: The samples are not the user's.
+    """
+    if not samples.given:
+        raise BadInputError(
+            f"`--quantize {quantize}` must see representative inputs: the ranges of all tensors come from them, and "
+            "made-up inputs give made-up ranges. Received: no data. Pass --data FILE.npz with some hundred real "
+            "inputs, keyed by the Keras input's name."
+        )
+
+
+def calibrate_here(content: bytes, inputs: tuple[NDArray[Any], ...]) -> Calibration:
+    """Returns the ranges of a float file's tensors; runs in a child.
+
+    Args:
+        content: A float TFLite file whose tensors have names of their own.
+        inputs: One array per input of the file, shape (samples, *shape).
+    """
+    from sqp_tflite.run.layer_errors import keeping_tensors
+
+    interpreter = keeping_tensors(content)
+    places = [detail["index"] for detail in interpreter.get_input_details()]
+    computed = _computed(content)
+    low = np.empty((len(inputs[0]), len(computed)))
+    high = np.empty_like(low)
+    for sample in range(len(inputs[0])):
+        for place, array in zip(places, inputs, strict=True):
+            interpreter.set_tensor(place, array[sample : sample + 1])
+        interpreter.invoke()
+        for column, index in enumerate(computed.values()):
+            value = interpreter.get_tensor(index)
+            low[sample, column], high[sample, column] = value.min(), value.max()
+    return Calibration(tuple(computed), low, high)
+
+
+def _computed(content: bytes) -> dict[str, int]:
+    from sqp_tflite.flatbuffer.read import read
+
+    main = read(content).main
+    return {t.name: t.index for t in main.tensors if not t.constant and t.dtype == "float32" and t.elements}
+
+
+def check(calibration: Calibration, layers: LayerNames) -> None:
+    """Refuses ranges that are no numbers.
+
+    Raises:
+        BadInputError: A tensor overflowed or is NaN on the data; the first such row is named.
+    """
+    wrong = ~((np.abs(calibration.low) < LARGEST) & (np.abs(calibration.high) < LARGEST))
+    if not wrong.any():
+        return
+    column = int(np.argmax(wrong.any(axis=0)))
+    row = int(np.argmax(wrong[:, column]))
+    raise BadInputError(
+        f"The float model must give finite numbers below {LARGEST:g} on the data. Received: larger ones, inf or NaN in "
+        f"`{layers.of(calibration.names[column])}` for row {row} ({int(wrong.any(axis=1).sum())} rows in all). "
+        "Check the weights, and the inputs' scaling."
+    )
+
+
+def notes(calibration: Calibration, layers: LayerNames) -> tuple[str, ...]:
+    """Returns what the user should know about the ranges, in sentences."""
+    count = len(calibration.low)
+    found = []
+    if count < FEW_SAMPLES:
+        found.append(
+            f"The ranges come from {count} sample{'s' if count > 1 else ''}: values outside them are clipped on the "
+            f"device. Pass {FEW_SAMPLES} or more."
+        )
+    if count > 2:
+        found += _outlier_notes(calibration, layers)
+    found += _constant_notes(calibration, layers)
+    return tuple(found)
+
+
+def _outlier_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
+    count = len(calibration.low)
+    for handful in range(1, max(1, math.floor(count * HANDFUL)) + 1):
+        ratio, width, without = _widened(calibration, handful)
+        if not ratio.size or ratio.max() < WIDENED_BY:
+            continue
+        column = int(np.argmax(ratio))
+        extremes = np.maximum(calibration.high[:, column], -calibration.low[:, column])
+        rows = sorted(int(row) for row in np.argsort(extremes)[-handful:])
+        affected = len({layers.of(calibration.names[i]) for i in np.flatnonzero(ratio >= WIDENED_BY)})
+        return [
+            f"{_rows(rows)} of {count} set{'s' if handful == 1 else ''} the range of {affected} layer(s): "
+            f"`{layers.of(calibration.names[column])}` spans {width[column]:.3g} with and {without[column]:.3g} "
+            f"without, so that ordinary inputs use 1/{ratio[column]:.0f} of the codes. Check these rows, or leave "
+            "them out."
+        ]
+    return []
+
+
+def _widened(calibration: Calibration, handful: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Returns (width / width without the `handful` most extreme samples, the one, the other) of every tensor."""
+    width = calibration.high.max(axis=0) - calibration.low.min(axis=0)
+    without = np.sort(calibration.high, axis=0)[-1 - handful] - np.sort(calibration.low, axis=0)[handful]
+    ratio = width / np.maximum(without, np.finfo(np.float32).tiny)
+    ratio[(width < SMALLEST_RANGE) | (without <= 0)] = 0.0
+    return ratio, width, without
+
+
+def _rows(rows: list[int]) -> str:
+    if len(rows) == 1:
+        return f"Row {rows[0]}"
+    return f"{len(rows)} rows ({', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''})"
+
+
+def _constant_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
+    low, high = calibration.low.min(axis=0), calibration.high.max(axis=0)
+    flat = (high - low <= 0) if len(calibration.low) > 1 else np.zeros(len(low), bool)
+    tiny = np.maximum(np.abs(low), np.abs(high)) < SMALLEST_RANGE
+    found = []
+    for mask, what in (
+        (flat & ~tiny, "give the same number for every input"),
+        (tiny, f"stay below {SMALLEST_RANGE:g} on the data, which int8 cannot tell from 0"),
+    ):
+        names = list(dict.fromkeys(layers.of(calibration.names[i]) for i in np.flatnonzero(mask)))
+        if names:
+            found.append(
+                f"{len(names)} layer(s) {what}: {', '.join(f'`{name}`' for name in names[:5])}"
+                f"{', ...' if len(names) > 5 else ''}. Is the model trained, and are the inputs scaled as in training?"
+            )
+    return found

@@ -1,0 +1,174 @@
+"""A float file to the wanted type of numbers: calibrated, quantised, lowered, named as in Keras, and looked through."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from sqp_tflite.errors import CrashedError
+from sqp_tflite.flatbuffer import edit
+from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
+from sqp_tflite.flatbuffer.float_ends import with_float_ends
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.tables import Lowered, lower, verify
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.quantize import calibration
+from sqp_tflite.quantize.islands import Islands
+from sqp_tflite.quantize.recipe import INTEGER_BITS, Quantized, Request
+from sqp_tflite.report import Finding, LayerError
+from sqp_tflite.run import layer_errors
+from sqp_tflite.source.samples import Samples
+from sqp_tflite.worker import ChildError, Worker
+
+_TABLE_SAMPLES = 8
+"""Samples on which a real interpreter's lookups are compared with the tables (all codes are compared without it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """The file in its type of numbers.
+
+    Attributes:
+        content: The file.
+        findings: Operators that stayed in float and must not.
+        notes: What the user should know, in sentences.
+        layer_errors: Per layer, worst first; empty for the float types.
+    """
+
+    content: bytes
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    layer_errors: tuple[LayerError, ...] = ()
+
+
+def quantize(content: bytes, samples: Samples, request: Request, layers: LayerNames, worker: Worker) -> Reduced:
+    """Returns the file quantised as requested.
+
+    Args:
+        content: The float32 file.
+        samples: The user's data.
+        request: What is wanted.
+        layers: For messages.
+        worker: The child process to work in.
+
+    Raises:
+        BadInputError: No data, or data on which the model gives no finite numbers.
+        CrashedError: The quantiser could not do it.
+    """
+    try:
+        return _reduced(content, samples, request, layers, worker)
+    except ChildError as error:
+        raise CrashedError(
+            f"The {request.quantize} file could not be made. Received: {error}. "
+            "Export in float32, and look at the weights and at the ranges of the data."
+        ) from error
+
+
+def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNames, worker: Worker) -> Reduced:
+    named = edit.with_own_names(content)
+    ranges: dict[str, tuple[float, float]] = {}
+    notes: tuple[str, ...] = ()
+    if request.quantize in INTEGER_BITS:
+        calibration.require(samples, request.quantize)
+        found = worker.call("sqp_tflite.quantize.calibration:calibrate_here", named, samples.inputs)
+        calibration.check(found, layers)
+        ranges, notes = found.ranges(), calibration.notes(found, layers)
+    quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
+    lowered = _lowered(quantized, request, samples, worker)
+    graph = read(named)
+    ended = with_float_ends(lowered.content) if _ends_to_add(request, quantized.islands) else lowered.content
+    ended = edit.with_io_names(ended, *(tuple(t.name for t in ts) for ts in (graph.inputs, graph.outputs)))
+    if request.quantize not in INTEGER_BITS:
+        return Reduced(ended)
+    after = read(ended)
+    findings = hidden_floats(after, request, quantized.islands, layers)
+    errors = ()
+    if not findings:
+        wanted = layer_errors.pairs(graph, after, layers)
+        errors = worker.call("sqp_tflite.run.layer_errors:layer_errors_here", named, ended, samples.inputs, wanted)
+    return Reduced(ended, findings, notes + _table_notes(lowered, layers), errors)
+
+
+def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: LayerNames) -> tuple[Finding, ...]:
+    """Returns a finding for every operator of an integer file that computes in float and is no allowed island.
+
+    Args:
+        graph: The quantised file.
+        request: What was wanted.
+        islands: What may stay in float under the algebraic lowering.
+        layers: For messages.
+    """
+    allowed = islands.activations if request.lowering == "algebraic" else frozenset()
+    findings = []
+    for subgraph, op in graph.all_ops():
+        if op.dtype not in FLOAT_DTYPES or op.name in ("QUANTIZE", "DEQUANTIZE"):
+            continue
+        names = [subgraph.tensors[i].name.removesuffix("_inner") for i in op.outputs]
+        if not set(names) <= allowed:
+            rule = f"{op.name} has no {request.quantize} form here and would stay in float."
+            findings.append(Finding(layers.of(names[0]), op.name, op.dtype, rule, _remedy(op.name, request)))
+    return tuple(dict.fromkeys(findings))
+
+
+def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...], request: Request) -> tuple[Finding, ...]:
+    """Returns the findings of both: one for each operator of a layer, and the table as a way out where it is one.
+
+    Args:
+        audited: What the audit found.
+        floats: What `hidden_floats` found.
+        request: What was wanted.
+    """
+    known = {(finding.layer, finding.op) for finding in audited}
+    merged = []
+    for finding in audited:
+        way = _remedy(finding.op, request) if finding.op in ELEMENTWISE and request.quantize in INTEGER_BITS else ""
+        merged.append(
+            dataclasses.replace(finding, remedy=f"{finding.remedy} {way}" if "table" in way else finding.remedy)
+        )
+    return tuple(merged) + tuple(finding for finding in floats if (finding.layer, finding.op) not in known)
+
+
+def _remedy(op: str, request: Request) -> str:
+    if op in ELEMENTWISE and request.quantize == "int16x8":
+        return "Use `--quantize int8 --lowering table`, which writes it as a table, or float32."
+    if op in ELEMENTWISE and request.lowering != "table":
+        return "Use `--lowering table`, which writes it as a table, or float32."
+    return "Write the layer with other operations, or export it in float32."
+
+
+def _lowered(quantized: Quantized, request: Request, samples: Samples, worker: Worker) -> Lowered:
+    tables = quantized.islands.tables
+    if not tables:
+        return Lowered(quantized.content, ())
+    lowered = lower(quantized.content, lambda names: not tables.isdisjoint(names))
+    names = tuple(name for table in lowered.tables for name in (table.source, table.result))
+    few = tuple(array[:_TABLE_SAMPLES] for array in samples.inputs)
+    observed = worker.call("sqp_tflite.quantize.quantize:codes_here", lowered.content, few, names) if names else {}
+    wrong = verify(quantized.content, lowered, observed)
+    if wrong:
+        raise CrashedError(f"The tables of the lowered file are not right: {' '.join(wrong)} Use another --lowering.")
+    return lowered
+
+
+def codes_here(content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Returns the codes of tensors as LiteRT computes them; runs in a child."""
+    return layer_errors.observe_here(content, inputs, names, codes=True)
+
+
+def _ends_to_add(request: Request, islands: Islands) -> bool:
+    return request.float_io and request.quantize in INTEGER_BITS and bool(islands.tables)
+
+
+def _table_notes(lowered: Lowered, layers: LayerNames) -> tuple[str, ...]:
+    if not lowered.tables:
+        return ()
+    distinct = {table.entries.tobytes() for table in lowered.tables}
+    names = list(dict.fromkeys(layers.of(table.result.removesuffix("_quantized")) for table in lowered.tables))
+    return (
+        f"{len(lowered.tables)} activation(s) are tables, {sum(map(len, distinct))} bytes in all: "
+        f"{', '.join(f'`{name}`' for name in names[:5])}{', ...' if len(names) > 5 else ''}.",
+    )

@@ -1,0 +1,236 @@
+"""A float file to one with integer or half-precision numbers, by litert-quantizer with a recipe made for the model.
+
+Runs in a child process: the functions here take and return plain data.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.flatbuffer import edit
+from sqp_tflite.flatbuffer.chains import quantized
+from sqp_tflite.layer_names import in_scope
+from sqp_tflite.ops.policy import kernels
+from sqp_tflite.quantize.calibration import SMALLEST_RANGE
+from sqp_tflite.quantize.islands import Islands, islands
+
+INTEGER_BITS = {"int8": 8, "int16x8": 16}
+"""Bits of the activations of the integer types; weights have 8 in both."""
+
+ROOT_SPAN = 128.0
+"""Largest ratio of the biggest root to the smallest that v*rsqrt(v) is given: above it rsqrt(v) is clipped. With 15
+bits for rsqrt(v), its rounding costs span/65534 of the biggest root and the clipping 1/(4*span) of it: at 128 both
+cost 0.2 %, half a step of int8."""
+
+DEAD_RANGE = 0.75
+"""Of a tensor that is 0 on all data. Not 1: with three scales within a thousandth of powers of two LiteRT's int16 ADD
+takes a path for them that ends the process."""
+
+_NO_QUANTIZE = "no_quantize"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How a file is to be quantised.
+
+    Attributes:
+        quantize: "float16", "dynamic", "int8" or "int16x8".
+        lowering: "algebraic", "table" or "integer".
+        target: Whose kernels decide what can stay as it is.
+        float_io: Whether inputs and outputs stay float32.
+        forms: Outputs of the model that an activation's form makes.
+    """
+
+    quantize: str
+    lowering: str
+    target: str
+    float_io: bool
+    forms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """The quantised file, and which of its float tensors belong to an activation or are to become a table."""
+
+    content: bytes
+    islands: Islands
+
+
+def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[float, float]]) -> Quantized:
+    """Returns the quantised file.
+
+    Args:
+        content: The float file, its tensors with names of their own.
+        request: What is wanted.
+        ranges: {tensor: (smallest, largest)} on the data; unused for the float types.
+    """
+    from litert_quantizer import quantizer, recipe_manager
+
+    manager = recipe_manager.RecipeManager()
+    if request.quantize not in INTEGER_BITS:
+        _add_float_recipe(manager, request.quantize)
+        found = quantizer.Quantizer(content, manager.get_quantization_recipe()).quantize(enable_progress_report=False)
+        return Quantized(bytes(found.quantized_model), Islands(frozenset(), frozenset()))
+    model = edit.unpack(content)
+    chosen = _islands(model, request)
+    _add_integer_recipe(manager, request, chosen)
+    statistics = _statistics(model, ranges)
+    statistics |= _weight_ranges(model, statistics, INTEGER_BITS[request.quantize])
+    recipe = manager.get_quantization_recipe()
+    found = quantizer.Quantizer(content, recipe).quantize(statistics, enable_progress_report=False)
+    return Quantized(edit.with_own_names(_with_dead_outputs(bytes(found.quantized_model))), chosen)
+
+
+def _with_dead_outputs(content: bytes) -> bytes:
+    """Returns the file in which outputs that nothing reads have their operator's type: the quantiser passes by them."""
+    model = edit.unpack(content)
+    graph = model.subgraphs[0]
+    read = {int(i) for operator in graph.operators for i in operator.inputs} | {int(i) for i in graph.outputs}
+    changed = False
+    for operator in graph.operators:
+        outputs = [graph.tensors[i] for i in operator.outputs]
+        given = next((t for t in outputs if quantized(t)), None)
+        for index, tensor in zip(operator.outputs, outputs, strict=True):
+            if given is not None and index not in read and not quantized(tensor):
+                tensor.type, tensor.quantization = given.type, given.quantization
+                changed = True
+    return edit.pack(model) if changed else content
+
+
+def _add_float_recipe(manager: Any, kind: str) -> None:
+    from litert_quantizer import qtyping
+
+    every = qtyping.TFLOperationName.ALL_SUPPORTED
+    if kind == "float16":
+        manager.add_weight_only_config(".*", every, num_bits=16, algorithm_key="float_casting")
+    else:
+        manager.add_dynamic_config(".*", every, num_bits=8)
+        # tflite-runtime 2.14 reads one scale from a dense layer's weights, and says nothing if there are more.
+        dense = qtyping.TFLOperationName.FULLY_CONNECTED
+        manager.add_dynamic_config(".*", dense, num_bits=8, granularity=qtyping.QuantGranularity.TENSORWISE)
+
+
+def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None:
+    from litert_quantizer import qtyping
+
+    names = qtyping.TFLOperationName
+    bits = INTEGER_BITS[request.quantize]
+    # Tables need integer ends, so that float inputs and outputs are put around them afterwards.
+    ends_float = request.float_io and not chosen.tables
+    manager.add_static_config(".*", names.ALL_SUPPORTED, bits, 8)
+    if ends_float:
+        for end in (names.INPUT, names.OUTPUT):
+            manager.add_quantization_config(".*", end, algorithm_key=_NO_QUANTIZE)
+    wide = request.lowering == "integer" and bits == 8
+    if wide:
+        for scope in _scopes(chosen.activations - chosen.tables):
+            manager.add_static_config(scope, names.ALL_SUPPORTED, 16, 8)
+    kept = chosen.tables | (chosen.activations if request.lowering == "algebraic" else frozenset())
+    for scope in _scopes(kept):
+        manager.add_quantization_config(scope, names.ALL_SUPPORTED, algorithm_key=_NO_QUANTIZE)
+    # A scope is matched by the tensor's name, which an input or output of the model may share.
+    for scope in _scopes(kept | (chosen.activations if wide else frozenset())):
+        for end in (names.INPUT, names.OUTPUT):
+            if ends_float:
+                manager.add_quantization_config(scope, end, algorithm_key=_NO_QUANTIZE)
+            else:
+                manager.add_static_config(scope, end, bits, 8)
+
+
+def _scopes(names: frozenset[str]) -> list[str]:
+    """An expression that matches operators by the exact names of the tensors that they write, none for no names.
+
+    It is one for all of them: every operator is held against every expression.
+    """
+    return [f"^({'|'.join(re.escape(name) for name in sorted(names))});$"] if names else []
+
+
+def _islands(model: Any, request: Request) -> Islands:
+    has = kernels(request.target)
+    bits = INTEGER_BITS[request.quantize]
+    static = _static_ops(bits)
+    found = islands(model, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()), request.forms)
+    # There is no table of 65,536 entries: what int16 lacks is found by the audit.
+    return found if bits == 8 else Islands(found.activations, frozenset())
+
+
+def _static_ops(bits: int) -> frozenset[str]:
+    """Operators that the quantiser can give static integer activations."""
+    from ai_edge_litert import schema_py_generated as schema
+    from litert_quantizer import recipe_manager
+    from litert_quantizer.utils import tfl_flatbuffer_utils
+
+    manager = recipe_manager.RecipeManager()
+    from litert_quantizer import qtyping
+
+    manager.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8)
+    spelled = {number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()}
+    return frozenset(
+        spelled[code]
+        for code, name in tfl_flatbuffer_utils.TFL_OP_CODE_TO_NAME.items()
+        if manager.get_quantization_configs(name, "any;")[0] != _NO_QUANTIZE
+    )
+
+
+def _statistics(model: Any, ranges: dict[str, tuple[float, float]]) -> dict[str, dict[str, NDArray[Any]]]:
+    """The quantiser's statistics; near-zero ranges are widened, and rsqrt(v) is clipped where v spans too much."""
+    graph = model.subgraphs[0]
+    clipped = dict(ranges)
+    for operator in graph.operators:
+        if edit.op_name(model, operator) != "RSQRT":
+            continue
+        root, v = (edit.name_of(graph.tensors[i]) for i in (operator.outputs[0], operator.inputs[0]))
+        if in_scope(root) and root in ranges and ranges[v][1] > 0:
+            clipped[root] = 0.0, min(ranges[root][1], ROOT_SPAN / float(np.sqrt(ranges[v][1])))
+    statistics = {}
+    for name, (low, high) in clipped.items():
+        if low == high == 0:
+            high = DEAD_RANGE
+        elif max(abs(low), abs(high)) < SMALLEST_RANGE:
+            low, high = 0.0, SMALLEST_RANGE
+        statistics[name] = {"min": np.array(low), "max": np.array(high)}
+    return statistics
+
+
+_CHANNEL_AXIS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "TRANSPOSE_CONV": 0, "DEPTHWISE_CONV_2D": 3}
+_BIAS_PLACE = {"CONV_2D": 2, "FULLY_CONNECTED": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3}
+_BIAS_LIMIT = float(2**30)
+_DEAD = 2.0**-12
+
+
+def _weight_ranges(
+    model: Any, statistics: dict[str, dict[str, NDArray[Any]]], bits: int
+) -> dict[str, dict[str, NDArray[Any]]]:
+    """Ranges of weights with channels that are (almost) dead.
+
+    Such a channel's scale would be next to nothing, its bias would not fit its 32 bits, and the kernels' multipliers
+    would leave their range. It gets the scale that its bias needs, and no less than a 4096th of the widest channel's.
+    """
+    graph = model.subgraphs[0]
+    found = {}
+    for operator in graph.operators:
+        op = edit.op_name(model, operator)
+        if op not in _CHANNEL_AXIS:
+            continue
+        data, weights = (graph.tensors[operator.inputs[i]] for i in ((0, 1) if op != "TRANSPOSE_CONV" else (2, 1)))
+        array, range_in = edit.values(model, weights), statistics.get(edit.name_of(data))
+        if array is None or range_in is None or array.dtype != np.float32:
+            continue
+        axis = _CHANNEL_AXIS[op]
+        bound = np.abs(array).max(axis=tuple(i for i in range(array.ndim) if i != axis), keepdims=True)
+        floor = np.full(bound.shape, max(float(bound.max()) * _DEAD, SMALLEST_RANGE) if bound.any() else 1.0)
+        place = _BIAS_PLACE[op]
+        if len(operator.inputs) > place and operator.inputs[place] >= 0:
+            bias = edit.values(model, graph.tensors[operator.inputs[place]])
+            step = max(abs(float(range_in["max"])), abs(float(range_in["min"])), SMALLEST_RANGE) / 2 ** (bits - 1)
+            if bias is not None:
+                floor = np.maximum(floor, np.abs(bias).reshape(bound.shape) / (step * _BIAS_LIMIT) * 127)
+        if np.any(bound < floor):
+            widened = np.maximum(bound, floor)
+            found[edit.name_of(weights)] = {"min": -widened, "max": widened}
+    return found

@@ -1,0 +1,1 @@
+"""The real interpreters, and what they measure."""

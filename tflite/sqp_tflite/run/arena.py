@@ -1,0 +1,237 @@
+"""How much memory a model needs on the device: measured on the real interpreter, and where the peak comes from."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqp_tflite import worker
+from sqp_tflite.errors import BadInputError, CrashedError
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.read import read
+
+ALIGNMENT = 16
+"""TFLM places every buffer, and wants the arena itself, on a multiple of 16 bytes."""
+
+HOST_SIZES = {"TfLiteEvalTensor data": 24, "NodeAndRegistration struct": 64}
+"""sizeof on a 64-bit host of the two structs that TFLM keeps from the first moment of allocation to the end."""
+
+TARGET_SIZES = {"TfLiteEvalTensor data": 12, "NodeAndRegistration struct": 32}
+"""The same on a 32-bit target: two pointers and an int; eight words that are pointers or sizes."""
+
+_START = 1 << 20
+_LARGEST = 1 << 30
+_SECONDS_PER_TRIAL = 600
+_TOTAL = re.compile(r"Arena allocation (head|tail) (\d+) bytes")
+_COUNTED = re.compile(r"'([^']+)' used (\d+) bytes with alignment overhead \(requested (\d+) bytes for (\d+) ")
+_SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "complex64": 8}
+_SIZES |= {"float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "resource": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """What the interpreter of TFLM needs, found by trying; sizes in bytes.
+
+    Attributes:
+        needed: The smallest arena, in steps of 16 bytes, with which it allocates and runs on this 64-bit machine. An
+            upper bound for a 32-bit target, whose pointers are half as long and whose tensors are just as long.
+        head: What of it is shared by the tensors over time.
+        tail: What of it is kept from start to end (structs, quantisation parameters, the kernels' own data).
+        low: No 32-bit target needs less: the head is made of tensors, the tail shrinks to half at most.
+        high: No 32-bit target with the same kernels needs more: the two structs whose size is known for both are
+            counted at their own size. Equal to `needed` where the interpreter's structs are not the known ones.
+        trials: How many arenas were tried.
+        runtime: Which interpreter it was.
+    """
+
+    needed: int
+    head: int
+    tail: int
+    low: int
+    high: int
+    trials: int
+    runtime: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is in memory while one operator runs.
+
+    Attributes:
+        op: Its place in the main graph.
+        name: As the schema spells it.
+        live: Pairs (tensor index, bytes) of every computed tensor that is needed at that moment.
+    """
+
+    op: int
+    name: str
+    live: tuple[tuple[int, int], ...]
+
+    @property
+    def total(self) -> int:
+        """Returns the bytes of all of them."""
+        return sum(size for _, size in self.live)
+
+
+def measure(model: bytes) -> Arena:
+    """Returns the smallest arena with which the interpreter of TensorFlow Lite Micro allocates and runs a model.
+
+    Every trial runs in a forked child of a child process: an arena that is too small may end the process.
+
+    Args:
+        model: The file's bytes.
+
+    Raises:
+        BadInputError: A model that does not run with any arena up to 1 GiB; the message has the interpreter's words.
+    """
+    return worker.run("sqp_tflite.run.arena:search", model)
+
+
+def search(model: bytes) -> Arena:
+    """Returns what `measure` returns; runs in the child process, where forking is safe."""
+    inputs, trials = len(read(model).inputs), 0
+
+    def works(size: int, runs: int) -> bool:
+        nonlocal trials
+        trials += 1
+        return _try(model, inputs, size, runs)[0]
+
+    upper = _START
+    # Running is what takes time in a large model, allocating is what needs the arena: run only what was found.
+    while not works(upper, 0):
+        if upper >= _LARGEST:
+            raise _cannot_run(_try(model, inputs, upper, 0)[1])
+        upper = min(upper * 4, _LARGEST)
+    needed = _smallest(0, upper, lambda size: works(size, 0))
+    if not works(needed, 1):
+        if not works(upper, 1):
+            raise _cannot_run(_try(model, inputs, upper, 1)[1])
+        needed = _smallest(needed, upper, lambda size: works(size, 1))
+    return _described(needed, _try(model, inputs, max(needed * 2, _START), 0, allocations=True)[1], trials)
+
+
+def _cannot_run(words: str) -> BadInputError:
+    lines = words.strip().splitlines()
+    return BadInputError(
+        "The model must run on the interpreter of TensorFlow Lite Micro to have its arena measured. Received: "
+        f"{lines[-1] if lines else 'no reason given'}. Look at the findings of `sqp-inspect`."
+    )
+
+
+def _smallest(too_small: int, enough: int, works: Callable[[int], bool]) -> int:
+    lower, upper = too_small // ALIGNMENT, enough // ALIGNMENT
+    while upper - lower > 1:
+        middle = (lower + upper) // 2
+        lower, upper = (lower, middle) if works(middle * ALIGNMENT) else (middle, upper)
+    return upper * ALIGNMENT
+
+
+def live_steps(graph: Graph) -> tuple[Step, ...]:
+    """Returns what is in memory at every operator of the main graph, each tensor from its making to its last use.
+
+    The model's inputs live from the first operator and its outputs to the last one, as in TFLM.
+    """
+    main = graph.main
+    last = len(main.ops) - 1
+    born = dict.fromkeys(main.inputs, 0)
+    dies = dict.fromkeys(main.inputs, 0)
+    for op in main.ops:
+        for tensor in op.outputs:
+            born.setdefault(tensor, op.index)
+        for tensor in (*op.inputs, *op.outputs):
+            if tensor in born:
+                dies[tensor] = op.index
+    dies.update({tensor: last for tensor in main.outputs if tensor in born})
+    sizes = {tensor: tensor_bytes(main.tensors[tensor]) for tensor in born}
+    return tuple(
+        Step(op.index, op.name, tuple((t, sizes[t]) for t in born if born[t] <= op.index <= dies[t])) for op in main.ops
+    )
+
+
+def peak(graph: Graph) -> tuple[Step, Tensor]:
+    """Returns the operator at which the live tensors are largest together, and the largest of them.
+
+    Raises:
+        BadInputError: A graph without operators.
+    """
+    steps = live_steps(graph)
+    if not steps:
+        raise BadInputError("A graph must have operators to need memory. Received: none.")
+    step = max(steps, key=lambda candidate: candidate.total)
+    return step, graph.main.tensors[max(step.live, key=lambda pair: pair[1])[0]]
+
+
+def tensor_bytes(tensor: Tensor) -> int:
+    """Returns the bytes that a tensor's elements take; two int4 share a byte."""
+    if tensor.dtype == "int4":
+        return (tensor.elements + 1) // 2
+    return tensor.elements * _SIZES.get(tensor.dtype, 1)
+
+
+def _try(model: bytes, inputs: int, size: int, runs: int = 1, allocations: bool = False) -> tuple[bool, str]:
+    """Allocates and runs the model in a fork; returns whether it ran and what it said on file descriptor 2."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read_end)
+        os.dup2(write_end, 2)
+        os.dup2(write_end, 1)
+        signal.alarm(_SECONDS_PER_TRIAL)
+        os._exit(_invoke(model, inputs, size, runs, allocations))
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as pipe:
+        words = pipe.read().decode("utf-8", "replace")
+    _, status = os.waitpid(pid, 0)
+    return status == 0, words
+
+
+def _invoke(model: bytes, inputs: int, size: int, runs: int, allocations: bool) -> int:
+    """Returns 0 when the model allocated and ran; any failure is an exit code, since nobody can catch it here."""
+    import numpy as np
+    from tflite_micro import runtime
+
+    try:
+        interpreter = runtime.Interpreter.from_bytes(model, arena_size=size)
+        for index in range(inputs):
+            details = interpreter.get_input_details(index)
+            interpreter.set_input(np.zeros(details["shape"], details["dtype"]), index)
+        for _ in range(runs):
+            interpreter.invoke()
+        if allocations:
+            interpreter.print_allocations()
+    except (RuntimeError, ValueError) as error:
+        print(error, file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def _described(needed: int, words: str, trials: int) -> Arena:
+    parts = {name: int(size) for name, size in _TOTAL.findall(words)}
+    if set(parts) != {"head", "tail"}:
+        raise CrashedError(f"The interpreter of TFLM must print its allocations. Received: {words[-300:]!r}.")
+    counted = {name: (int(used), int(asked), int(count)) for name, used, asked, count in _COUNTED.findall(words)}
+    known = {name: counted[name] for name in HOST_SIZES if name in counted}
+    saved = sum(
+        (HOST_SIZES[name] - TARGET_SIZES[name]) * count
+        for name, (_, asked, count) in known.items()
+        if asked == HOST_SIZES[name] * count
+    )
+    same = all(asked == HOST_SIZES[name] * count for name, (_, asked, count) in known.items())
+    # What the interpreter does not account for (its allocator, which here also keeps records) is left out of the bound.
+    low = _aligned(parts["head"] + sum(used for used, _, _ in counted.values()) // 2)
+    high = _aligned(needed - saved) if same and len(known) == len(HOST_SIZES) else needed
+    return Arena(needed, parts["head"], parts["tail"], min(low, high), high, trials, f"tflite-micro {_version()}")
+
+
+def _aligned(size: int) -> int:
+    return -(-int(size) // ALIGNMENT) * ALIGNMENT
+
+
+def _version() -> str:
+    import importlib.metadata
+
+    return importlib.metadata.version("tflite-micro")

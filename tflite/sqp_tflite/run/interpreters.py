@@ -1,0 +1,168 @@
+"""The real interpreters, each run in a child process."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.errors import CrashedError
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.worker import ChildError, lent
+
+_MODULES = {"litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime", "tflm": "tflite_micro"}
+_DISTRIBUTIONS = {"litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime", "tflm": "tflite-micro"}
+INSTALL = {
+    "litert": "pip install ai-edge-litert",
+    "tflite-runtime": "pip install 'sqp-keras[tflite-runtime]' (Python 3.11 or older, numpy 1)",
+    "tflm": "pip install 'sqp-keras[tflm]' (Linux on x86-64)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What an interpreter made of a batch of samples.
+
+    Attributes:
+        values: One array per output, shape (samples, ...), as real numbers.
+        codes: The same as the interpreter's own numbers (equal to `values` for a float file).
+        scales: Step of each output; None for a float output.
+    """
+
+    values: tuple[NDArray[Any], ...]
+    codes: tuple[NDArray[Any], ...]
+    scales: tuple[float | None, ...]
+
+
+class RuntimeFailedError(Exception):
+    """An interpreter that refused a file or died of it; the message is the interpreter's own."""
+
+
+def installed(runtime: str) -> bool:
+    """Returns whether the interpreter can be imported here."""
+    return importlib.util.find_spec(_MODULES[runtime]) is not None
+
+
+def version(runtime: str) -> str:
+    """Returns the installed version, "" where there is none."""
+    try:
+        return importlib.metadata.version(_DISTRIBUTIONS[runtime])
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outputs:
+    """Returns the outputs of a file for each sample, one invocation per sample.
+
+    Args:
+        runtime: One of `policy.TARGETS`.
+        content: The TFLite file.
+        inputs: One array per input in the file's order, shape (samples, *shape without batch), as real numbers;
+            quantised here where the file's input is.
+
+    Raises:
+        RuntimeFailedError: The interpreter refused the file, or died.
+    """
+    if runtime not in TARGETS:
+        raise ValueError(f"`runtime` must be one of {TARGETS}. Received: {runtime!r}.")
+    with lent(runtime, ("sqp_tflite.run.interpreters",)) as worker:
+        try:
+            return worker.call("sqp_tflite.run.interpreters:run_here", runtime, content, inputs)
+        except (ChildError, CrashedError) as error:
+            raise RuntimeFailedError(_reason(error, worker.log())) from error
+
+
+def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outputs:
+    """Does what `run` says in this process, which native code may end."""
+    graph = read(content)
+    opened = _open_tflm(content) if runtime == "tflm" else _open_lite(runtime, content)
+    rows: list[list[NDArray[Any]]] = [[] for _ in graph.outputs]
+    for sample in range(len(inputs[0])):
+        for place, tensor in enumerate(graph.inputs):
+            opened.set(place, encode(inputs[place][sample : sample + 1], tensor))
+        opened.invoke()
+        for place, row in enumerate(rows):
+            row.append(opened.get(place))
+    codes = tuple(np.concatenate([np.reshape(value, (1, *value.shape[1:])) for value in row]) for row in rows)
+    values = tuple(decode(code, tensor) for code, tensor in zip(codes, graph.outputs, strict=True))
+    scales = tuple(tensor.quantization.scales[0] if tensor.quantization else None for tensor in graph.outputs)
+    return Outputs(values, codes, scales)
+
+
+def encode(values: NDArray[Any], tensor: Any) -> NDArray[Any]:
+    """Returns real numbers in an input tensor's type: rounded to the nearest step and clipped where it is quantised."""
+    if tensor.quantization is None:
+        return np.ascontiguousarray(values.astype(tensor.dtype))
+    limits = np.iinfo(tensor.dtype)
+    steps = np.round(values.astype(np.float64) / tensor.quantization.scales[0]) + tensor.quantization.zero_points[0]
+    return np.ascontiguousarray(np.clip(steps, limits.min, limits.max).astype(tensor.dtype))
+
+
+def decode(codes: NDArray[Any], tensor: Any) -> NDArray[Any]:
+    """Returns an output's codes as real numbers."""
+    if tensor.quantization is None:
+        return codes
+    return (codes.astype(np.float64) - tensor.quantization.zero_points[0]) * tensor.quantization.scales[0]
+
+
+class _Lite:
+    def __init__(self, interpreter: Any):
+        interpreter.allocate_tensors()
+        self._interpreter = interpreter
+        self._inputs = [detail["index"] for detail in interpreter.get_input_details()]
+        self._outputs = [detail["index"] for detail in interpreter.get_output_details()]
+        self.invoke = interpreter.invoke
+
+    def set(self, place: int, value: NDArray[Any]) -> None:
+        self._interpreter.set_tensor(self._inputs[place], value)
+
+    def get(self, place: int) -> NDArray[Any]:
+        return self._interpreter.get_tensor(self._outputs[place])
+
+
+class _Micro:
+    def __init__(self, interpreter: Any):
+        self._interpreter = interpreter
+        self.invoke = interpreter.invoke
+
+    def set(self, place: int, value: NDArray[Any]) -> None:
+        self._interpreter.set_input(value, place)
+
+    def get(self, place: int) -> NDArray[Any]:
+        return np.array(self._interpreter.get_output(place))
+
+
+def _open_lite(runtime: str, content: bytes) -> _Lite:
+    if runtime == "litert":
+        from ai_edge_litert.interpreter import Interpreter
+    else:
+        from tflite_runtime.interpreter import Interpreter
+    return _Lite(Interpreter(model_content=content, num_threads=1))
+
+
+def _open_tflm(content: bytes) -> _Micro:
+    from tflite_micro import runtime
+
+    return _Micro(runtime.Interpreter.from_bytes(content, arena_size=ample_arena(content)))
+
+
+def ample_arena(content: bytes) -> int:
+    """Returns an arena size, in bytes, that surely suffices: all tensors side by side, and room for kernels' own."""
+    graph = read(content)
+    sizes = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "uint32": 4, "int16": 2, "float16": 2}
+    tensors = sum(t.elements * sizes.get(t.dtype, 1) for s in graph.subgraphs for t in s.tensors if not t.constant)
+    count = sum(len(subgraph.tensors) + len(subgraph.ops) for subgraph in graph.subgraphs)
+    return 2 * tensors + 2048 * count + (1 << 18)
+
+
+def _reason(error: Exception, log: str) -> str:
+    """The interpreter's own words: TFLM says them on its standard error alone."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(("INFO", "WARNING", "W0000", "I0000"))]
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return f"{text} {' | '.join(dict.fromkeys(said[-6:]))}".strip()

@@ -1,0 +1,95 @@
+"""Where accuracy goes: the error of each layer of an integer file against the float file, on the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.report import LayerError
+from sqp_tflite.run.interpreters import decode, encode
+
+MOST_SAMPLES = 64
+"""Samples that the errors are measured on: the first ones, as both files keep every tensor while they run."""
+
+
+def pairs(plain: Graph, reduced: Graph, layers: LayerNames) -> tuple[tuple[str, str, str], ...]:
+    """Returns (layer, tensor of the float file, tensor of the other file): the last tensor of each layer in both."""
+    held = {tensor.name for tensor in reduced.main.tensors if not tensor.constant}
+    last: dict[str, tuple[str, str]] = {}
+    for op in plain.main.ops:
+        for index in op.outputs:
+            name = plain.main.tensors[index].name
+            found = next((n for n in (f"{name}_quantized", name) if n in held), None)
+            if found and plain.main.tensors[index].dtype == "float32":
+                last[layers.of(name)] = name, found
+    return tuple((layer, *names) for layer, names in last.items())
+
+
+def layer_errors_here(
+    plain: bytes, reduced: bytes, inputs: tuple[NDArray[Any], ...], wanted: tuple[tuple[str, str, str], ...]
+) -> tuple[LayerError, ...]:
+    """Returns the errors, worst first; runs in a child.
+
+    Args:
+        plain: The float file.
+        reduced: The integer file.
+        inputs: One array per input, shape (samples, *shape), real numbers.
+        wanted: What `pairs` returned.
+    """
+    few = tuple(array[:MOST_SAMPLES] for array in inputs)
+    before = observe_here(plain, few, tuple(row[1] for row in wanted))
+    after = observe_here(reduced, few, tuple(row[2] for row in wanted))
+    rows = []
+    for layer, name, other in wanted:
+        error = float(np.abs(before[name] - after[other]).max(initial=0.0))
+        span = float(before[name].max() - before[name].min()) or 1.0
+        rows.append(LayerError(layer, other, error, error / span))
+    return tuple(sorted(rows, key=lambda row: -row.error_of_range))
+
+
+def observe_here(
+    content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...], *, codes: bool = False
+) -> dict[str, NDArray[Any]]:
+    """Returns {tensor: its values for all samples, shape (samples, ...)} as LiteRT computes them; runs in a child.
+
+    Args:
+        content: A TFLite file.
+        inputs: One array per input, real numbers.
+        names: Of the tensors.
+        codes: Whether quantised tensors are returned as their codes.
+    """
+    main = read(content).main
+    interpreter = keeping_tensors(content)
+    tensors = {tensor.name: tensor for tensor in main.tensors if tensor.name in set(names)}
+    rows: dict[str, list[NDArray[Any]]] = {name: [] for name in tensors}
+    for sample in range(len(inputs[0])):
+        for index, array in zip(main.inputs, inputs, strict=True):
+            interpreter.set_tensor(index, encode(array[sample : sample + 1], main.tensors[index]))
+        interpreter.invoke()
+        for name, tensor in tensors.items():
+            rows[name].append(_value(interpreter, tensor, codes))
+    return {name: np.stack(values) for name, values in rows.items()}
+
+
+def keeping_tensors(content: bytes) -> Any:
+    """Returns an allocated LiteRT interpreter that keeps every tensor: without a delegate, which would hide some."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_content=content,
+        num_threads=1,
+        experimental_preserve_all_tensors=True,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def _value(interpreter: Any, tensor: Tensor, codes: bool) -> NDArray[Any]:
+    held = interpreter.get_tensor(tensor.index)
+    return held if codes else decode(held, tensor)

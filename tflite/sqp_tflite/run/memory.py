@@ -1,0 +1,77 @@
+"""Memory as a report tells of it, and the budgets that it must fit."""
+
+from __future__ import annotations
+
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.audit import layer_of
+from sqp_tflite.report import Finding, Memory, MemoryStep
+from sqp_tflite.run import arena, interpreters
+
+
+def memory(
+    content: bytes, graph: Graph, target: str, layers: LayerNames | None = None
+) -> tuple[Memory, arena.Arena | None]:
+    """Returns what the file needs on the device, and the arena where the target is TFLM and its interpreter is here.
+
+    Args:
+        content: The file.
+        graph: The same, read.
+        target: One of `policy.TARGETS`; only "tflm" has an arena.
+        layers: Names the Keras layers.
+    """
+    layers = layers or LayerNames()
+    steps = arena.live_steps(graph)
+    rows = tuple(
+        MemoryStep(step.name, layer_of(graph.main, graph.main.ops[step.op], layers), step.total) for step in steps
+    )
+    found = arena.measure(content) if target == "tflm" and interpreters.installed("tflm") else None
+    if not steps:
+        return Memory(), found
+    moment, tensor = arena.peak(graph)
+    return (
+        Memory(
+            arena_bytes=found.needed if found else None,
+            arena_runtime=found.runtime if found else "",
+            arena_32bit_low=found.low if found else None,
+            arena_32bit_high=found.high if found else None,
+            peak_tensor=tensor.name,
+            peak_bytes=moment.total,
+            peak_layer=rows[moment.op].layer,
+            steps=rows,
+        ),
+        found,
+    )
+
+
+def over_budget(found: Memory, size_bytes: int, ram: int | None, flash: int | None) -> tuple[Finding, ...]:
+    """Returns a finding for each budget that the file breaks, which says by how much.
+
+    Args:
+        found: What the file needs. Without a measured arena the tensors' peak, which no arena can go below, decides.
+        size_bytes: Size of the file.
+        ram: Bytes of RAM for the arena, None for no limit.
+        flash: Bytes of flash for the model, None for no limit.
+    """
+    findings = []
+    needed = found.arena_bytes or found.peak_bytes or 0
+    what = "arena" if found.arena_bytes else "tensors' peak"
+    if ram is not None and needed > ram:
+        remedy = (
+            f"`{found.peak_layer}` is where the tensors take most ({found.peak_bytes:,} bytes): make it smaller there"
+        )
+        remedy += ", or give it a stride or pooling before it. int8 takes a quarter of float32."
+        if found.arena_32bit_high is not None and found.arena_32bit_high <= ram:
+            remedy += (
+                f" The size is measured on a 64-bit machine; a 32-bit target needs {found.arena_32bit_high:,} at most, "
+                "which fits: for one, pass the larger budget."
+            )
+        rule = f"The {what} is {needed:,} bytes of RAM, {needed - ram:,} more than the {ram:,} of --ram."
+        findings.append(Finding(found.peak_layer, what, "RAM", rule, remedy))
+    if flash is not None and size_bytes > flash:
+        rule = (
+            f"The model takes {size_bytes:,} bytes of flash, {size_bytes - flash:,} more than the {flash:,} of --flash."
+        )
+        remedy = "Give the widest layers fewer units, or export with `--quantize int8`: weights take a quarter."
+        findings.append(Finding("the whole model", "file", "flash", rule, remedy))
+    return tuple(findings)

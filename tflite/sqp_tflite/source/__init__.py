@@ -1,0 +1,1 @@
+"""The user's model and data, up to one float file."""

@@ -1,0 +1,87 @@
+"""A traced function to the bytes of a float TFLite file, by TensorFlow's converter in a child process."""
+
+from __future__ import annotations
+
+import re
+
+from sqp_tflite.errors import CrashedError, RefusedError
+from sqp_tflite.report import Finding
+from sqp_tflite.source.trace import Traced
+from sqp_tflite.worker import ChildError, Worker
+
+IMPORTS = ("sqp_tflite.source.convert", "tensorflow")
+"""What a worker for `convert` may import ahead of time."""
+
+
+def convert(traced: Traced, worker: Worker) -> bytes:
+    """Returns the float32 file: built-in ops only, inputs and outputs named and ordered as in Keras.
+
+    Args:
+        traced: What `trace` returned.
+        worker: The child process to convert in.
+
+    Raises:
+        RefusedError: Ops that have no built-in counterpart, each with its Keras layer.
+        CrashedError: The converter died.
+    """
+    inputs = tuple(spec.name for spec in traced.inputs)
+    try:
+        return worker.call("sqp_tflite.source.convert:convert_graph", traced.graph_def, inputs, traced.outputs)
+    except ChildError as error:
+        findings = _missing_ops(error.text, traced)
+        if not findings:
+            raise CrashedError(
+                f"TensorFlow's converter refused the model. Received: {_first_line(error.text)} "
+                "Run again with --debug for its whole output."
+            ) from error
+        raise RefusedError(f"{len(findings)} op(s) of the model have no TFLite counterpart.", findings) from error
+
+
+def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> bytes:
+    """Returns the TFLite file of a frozen graph; runs in the child.
+
+    Args:
+        graph_def: A serialized GraphDef without variables.
+        inputs: Names of the placeholders, in the order that the file shall have.
+        outputs: Names of the output nodes, in order.
+    """
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    definition = tf.compat.v1.GraphDef.FromString(graph_def)
+    with graph.as_default():
+        tf.import_graph_def(definition, name="")
+    tensors = [[graph.get_tensor_by_name(f"{name}:0") for name in names] for names in (inputs, outputs)]
+    converter = tf.compat.v1.lite.TFLiteConverter(definition, *tensors)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+    return converter.convert()
+
+
+def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
+    """The converter names one place and lists the other ops by type alone; the graph says where those stand."""
+    types = set(re.findall(r"'tf\.(\w+)' op is neither a custom op", text))
+    for listed in re.findall(r"(?:Custom|Flex) ops: ([\w, ]+)", text):
+        types |= {name.strip() for name in listed.split(",")}
+    return tuple(
+        Finding(
+            layer=layer,
+            op=op,
+            dtype="any",
+            rule=f"`{op}` has no built-in TFLite operator.",
+            remedy="Take it out of the exported model, or write it with other operations.",
+        )
+        for layer, op in _places(traced, types) or [("the model", op) for op in sorted(types)]
+    )
+
+
+def _places(traced: Traced, types: set[str]) -> list[tuple[str, str]]:
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
+    definition = GraphDef.FromString(traced.graph_def)
+    bodies = [definition.node, *(function.node_def for function in definition.library.function)]
+    found = [(traced.layers.of(node.name), node.op) for nodes in bodies for node in nodes if node.op in types]
+    return list(dict.fromkeys(found))
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")

@@ -1,0 +1,130 @@
+"""Exchanges, before the plan, the activations that need exp or log and the last softmax or sigmoid."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+import sqp_keras
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.report import Replacement
+from sqp_tflite.source.load import Loaded, reload, structured
+from sqp_tflite.source.samples import Samples
+
+HEADS = ("keep", "logits")
+
+MAX_ERROR = 1e-3
+"""Largest change of a value under "accurate", as a share of the activation's range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A model with other activations, and what changed.
+
+    Attributes:
+        loaded: The changed model; the very one that came in where nothing was asked for.
+        replacements: One per activation that was exchanged.
+        notes: How to read outputs that lost their head; what was left and why.
+        threshold: Above which value the first output says yes if it is one unit: 0 where its sigmoid was dropped.
+        left: Pairs (layer whose activation was left, what to do about it).
+    """
+
+    loaded: Loaded
+    replacements: tuple[Replacement, ...] = ()
+    notes: tuple[str, ...] = ()
+    threshold: float = 0.5
+    left: tuple[tuple[str, str], ...] = ()
+
+
+def exchange(
+    loaded: Loaded,
+    inputs: Samples,
+    *,
+    replace: str | Mapping[str, Any] | None,
+    head: str,
+    max_error: float | None = None,
+) -> Exchanged:
+    """Returns the model as it is to be exported; the user's own is only read.
+
+    Args:
+        loaded: What `load` returned.
+        inputs: The user's samples, on which "fast" fits; seeded ones fit nothing.
+        replace: A rule of `sqp_keras.replace_activations`, None to leave all.
+        head: "logits" to drop a final softmax or sigmoid, "keep" to leave it.
+        max_error: Largest change of a value under "accurate", a share of the activation's range; None for 1e-3.
+
+    Raises:
+        BadInputError: A rule that means nothing for this model, or a model that cannot be copied.
+    """
+    if max_error is not None and replace is None:
+        raise BadInputError(
+            f"`max_error` bounds what an exchange changes. Received: max_error={max_error:g} without `replace`. "
+            "Add --replace accurate."
+        )
+    if replace is None and head == "keep":
+        return Exchanged(loaded)
+    if loaded.model is None:
+        raise BadInputError(
+            f"`--replace` and `--head logits` need the Keras model. Received: `{loaded.source}`, a SavedModel, which "
+            "holds finished graphs. Save the model as .keras and export that."
+        )
+    try:
+        return _exchanged(loaded, inputs, replace, head, MAX_ERROR if max_error is None else max_error)
+    except (TypeError, ValueError) as error:
+        raise BadInputError(f"{error}") from error
+
+
+def _exchanged(
+    loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any] | None, head: str, max_error: float
+) -> Exchanged:
+    model, threshold = loaded.model, 0.5
+    notes: list[str] = []
+    replacements: tuple[Replacement, ...] = ()
+    left: dict[str, str] = {}
+    if head == "logits":
+        model, heads = sqp_keras.drop_head(model)
+        names = [dropped.output for dropped in heads if dropped.was == "sigmoid"]
+        first = (getattr(loaded.model, "output_names", None) or [""])[0]
+        threshold = 0.0 if set(names) & {"", first} else 0.5
+        notes += [f"{dropped}." for dropped in heads] or [_nothing_dropped(model)]
+    if replace is not None:
+        data = structured(model, inputs.inputs) if inputs.given else None
+        model, report = sqp_keras.replace_activations(model, replace, data=data, max_error=max_error)
+        replacements = tuple(
+            Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
+        )
+        notes += [f"{row.layer}: {row.note}" for row in report.replacements if row.note]
+        unchanged = [row for row in report.unchanged if row.reason != "needs no exp and no log"]
+        notes += [f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged]
+        left = {row.layer: _remedy(row) for row in unchanged}
+    return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold, tuple(left.items()))
+
+
+def _nothing_dropped(model: Any) -> str:
+    if isinstance(model, keras.Sequential) or hasattr(model, "_nodes_by_depth"):
+        return "No output ends in a softmax or sigmoid: nothing was dropped."
+    return (
+        f"Nothing was dropped: which layer of `{model.name}` ends an output is known of Sequential and functional "
+        "models alone."
+    )
+
+
+def _remedy(row: sqp_keras.Unchanged) -> str:
+    if row.reason == "no rule for it":
+        return f"Add {row.activation}=accurate to `--replace`."
+    if row.reason == "kept, as asked":
+        return f"`--replace` was asked to keep it; {row.activation}=accurate would not."
+    return f"`--replace` left it: {row.reason}."
+
+
+def named(replacements: tuple[Replacement, ...], rows: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Returns the plan's rows with what each exchanged activation was."""
+    was = {row.layer: row.was for row in replacements}
+    return tuple(
+        dataclasses.replace(row, activation=f"{was[row.layer]} -> {row.activation}") if row.layer in was else row
+        for row in rows
+    )

@@ -1,0 +1,245 @@
+"""A Keras model in memory, a `.keras` or `.h5` file or a SavedModel folder to one description of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from sqp_keras.models import sites
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.source import model_file
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input of a model.
+
+    Attributes:
+        name: Keras's name.
+        shape: Without the batch.
+        dtype: numpy's name.
+        categories: How many values an integer input may take (rows of the embedding behind it), 0 if not known.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    categories: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to be planned for.
+
+    Attributes:
+        model: The Keras model; None for a SavedModel, which holds finished graphs alone.
+        call: Takes the list of input tensors in order, returns {output name: tensor} in Keras's order.
+        source: Where it came from, for the report.
+        inputs: In Keras's order.
+        layers: Paths of all layers.
+        keep: What must stay alive while `call` is used.
+    """
+
+    model: Any
+    call: Callable[[Sequence[Any]], dict[str, Any]]
+    source: str
+    inputs: tuple[InputSpec, ...]
+    layers: tuple[str, ...]
+    keep: Any = None
+
+
+def load(
+    model: Any,
+    *,
+    names: Mapping[str, str] | None = None,
+    trust: bool = False,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Loaded:
+    """Returns the model and what its inputs and outputs are.
+
+    Args:
+        model: A built Keras model, or the path of a `.keras` or `.h5` file or of a SavedModel folder.
+        names: What an unknown activation name in the file stands for: {"my_softplus": "softplus"}.
+        trust: Whether code that is part of the file (lambdas) or named by it (modules to import) may run.
+        shapes: Shapes per input name, without the batch, for dimensions that the model leaves open.
+
+    Raises:
+        BadInputError: No such file, not a model, damaged, unknown names, code in the file, a model never built, an
+            input with an open dimension.
+    """
+    if isinstance(model, (str, Path)):
+        path = Path(model)
+        if path.is_dir():
+            return _saved_model(path)
+        held = model_file.open_model(path, dict(names or {}), trust)
+        return _described(held, str(path), dict(shapes or {}))
+    if not isinstance(model, keras.Model):
+        raise BadInputError(
+            f"`model` must be a Keras model or a path. Received: {type(model).__name__}. "
+            "Pass a keras.Model, or the path of a .keras or .h5 file."
+        )
+    return _described(model, model.name, dict(shapes or {}))
+
+
+def reload(loaded: Loaded, model: Any) -> Loaded:
+    """Returns the description of a changed copy of a loaded model, whose inputs are the same."""
+    paths = tuple(path for path, _ in sites.paths(model))
+    return dataclasses.replace(loaded, model=model, call=_caller(model, loaded.inputs), layers=paths)
+
+
+def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> Loaded:
+    symbolic = getattr(model, "_inputs_struct", None) is not None or isinstance(model, keras.Sequential)
+    if not model.built or (isinstance(model, keras.Sequential) and not getattr(model, "inputs", None)):
+        raise BadInputError(
+            f"The model must be built. Received: `{source}`, whose layers have no weights yet. "
+            "Begin it with keras.Input(shape=...), or call it once on data before you save or export it."
+        )
+    raw = _symbolic_inputs(model) if symbolic and getattr(model, "inputs", None) else _recorded_inputs(model, source)
+    categories = min((int(layer.input_dim) for layer in _embeddings(model)), default=0)
+    inputs = tuple(
+        InputSpec(name, _closed(name, shape, shapes, source), dtype, categories if "int" in dtype else 0)
+        for name, shape, dtype in raw
+    )
+    paths = tuple(path for path, _ in sites.paths(model))
+    return Loaded(model, _caller(model, inputs), source, inputs, paths)
+
+
+def _symbolic_inputs(model: Any) -> list[tuple[str, tuple[Any, ...], str]]:
+    return [(t.name, tuple(t.shape[1:]), keras.backend.standardize_dtype(t.dtype)) for t in model.inputs]
+
+
+def _recorded_inputs(model: Any, source: str) -> list[tuple[str, tuple[Any, ...], str]]:
+    """A subclassed model has no input tensors; Keras keeps the shapes it was built with."""
+    shapes = getattr(model, "_build_shapes_dict", None)
+    if not shapes:
+        raise BadInputError(
+            f"The inputs of `{source}` must be known. Received: a subclassed model that was never called. "
+            "Call it once on data of the right shape before you save or export it."
+        )
+    found = []
+    for argument, shape in shapes.items():
+        name = argument.removesuffix("_shape")
+        flat = shape if isinstance(shape, dict) else {name: shape}
+        for key, value in flat.items():
+            nested = value if value and isinstance(value[0], (tuple, list)) else None
+            parts = {f"{key}_{i}": part for i, part in enumerate(nested)} if nested else {key: value}
+            found += [(part, tuple(dims[1:]), "float32") for part, dims in parts.items()]
+    return found
+
+
+def _closed(name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]], source: str) -> tuple[int, ...]:
+    given = shapes.get(name)
+    if given is not None and len(given) == len(shape):
+        shape = tuple(theirs if own is None else own for own, theirs in zip(shape, given, strict=True))
+    if any(size is None for size in shape):
+        raise BadInputError(
+            f"Every dimension behind the batch must be fixed, since a device's memory is. Received: input `{name}` of "
+            f"`{source}` with shape {(None, *shape)}. Build the model with keras.Input(shape=...) of full sizes, or "
+            "pass --data with samples of the size to export."
+        )
+    return tuple(int(size) for size in shape)
+
+
+def _embeddings(model: Any) -> list[Any]:
+    return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
+
+
+def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any]], dict[str, Any]]:
+    def call(tensors: Sequence[Any]) -> dict[str, Any]:
+        symbolic = getattr(model, "_inputs_struct", None) is not None
+        with _in_float32(model):
+            if symbolic or len(tensors) == 1:
+                outputs = model(structured(model, tensors), training=False)
+            else:
+                outputs = _call_recorded(model, tensors)
+        return _named(model, outputs)
+
+    return call
+
+
+def structured(model: Any, values: Sequence[Any]) -> Any:
+    """Returns one value per input in the structure that the model is called with: one, a list, a dict or a nest."""
+    struct = getattr(model, "_inputs_struct", None)
+    if struct is not None:
+        return keras.tree.pack_sequence_as(struct, list(values))
+    return values[0] if len(values) == 1 else list(values)
+
+
+@contextlib.contextmanager
+def _in_float32(model: Any) -> Iterator[None]:
+    """Lets a model of mixed precision compute in the type of its weights, which is what a device gets."""
+    policies = [
+        (layer, layer.dtype_policy)
+        for layer in model._flatten_layers()
+        if layer.dtype_policy.compute_dtype != "float32"
+    ]
+    try:
+        for layer, _ in policies:
+            layer.dtype_policy = keras.DTypePolicy("float32")
+        yield
+    finally:
+        for layer, policy in policies:
+            layer.dtype_policy = policy
+
+
+def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:
+    """Puts the tensors back into the arguments that a subclassed model was built with."""
+    left = list(tensors)
+    arguments: dict[str, Any] = {}
+    for argument, shape in model._build_shapes_dict.items():
+        name = argument.removesuffix("_shape")
+        if isinstance(shape, dict):
+            arguments[name] = {key: left.pop(0) for key in shape}
+        elif shape and isinstance(shape[0], (tuple, list)):
+            arguments[name] = [left.pop(0) for _ in shape]
+        else:
+            arguments[name] = left.pop(0)
+    if len(arguments) == 1:
+        return model(next(iter(arguments.values())), training=False)
+    return model(**arguments, training=False)
+
+
+def _named(model: Any, outputs: Any) -> dict[str, Any]:
+    flat = keras.tree.flatten(outputs)
+    functional = getattr(model, "_functional", None) or model  # what a Sequential computes with
+    names = list(getattr(functional, "output_names", None) or ())
+    if isinstance(outputs, dict) and len(outputs) == len(flat):
+        names = sorted(outputs)  # the order in which keras.tree flattens a dict
+    if len(names) != len(flat) or len(set(names)) != len(flat):
+        names = [f"output_{i}" for i in range(len(flat))]
+    return dict(zip(names, flat, strict=True))
+
+
+def _saved_model(path: Path) -> Loaded:
+    import tensorflow as tf
+
+    if not (path / "saved_model.pb").is_file():
+        raise BadInputError(
+            f"`{path}` must be a .keras or .h5 file or a SavedModel folder. Received: a folder without saved_model.pb."
+        )
+    try:
+        held = tf.saved_model.load(str(path))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise BadInputError(f"`{path}` cannot be read as a SavedModel: {error}. Save the model again.") from error
+    signature = held.signatures.get("serving_default")
+    if signature is None:
+        raise BadInputError(
+            f"`{path}` must have the signature `serving_default`. Received: {sorted(held.signatures) or 'none'}. "
+            "Write it with model.export(path), or export the .keras file."
+        )
+    specs = signature.structured_input_signature[1]
+    inputs = tuple(
+        InputSpec(name, _closed(name, tuple(spec.shape[1:]), {}, str(path)), spec.dtype.name)
+        for name, spec in specs.items()
+    )
+
+    def call(tensors: Sequence[Any]) -> dict[str, Any]:
+        return dict(signature(**{spec.name: tensor for spec, tensor in zip(inputs, tensors, strict=True)}))
+
+    return Loaded(None, call, str(path), inputs, (), keep=held)

@@ -1,0 +1,181 @@
+"""Inputs for calibration and comparison: from the user's file, or seeded ones."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.files import check_data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqp_tflite.source.load import InputSpec
+
+LABELS = "y"
+ONLY_INPUT = "x"
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Inputs of a model, in Keras's order.
+
+    Attributes:
+        inputs: One array per input, shape (samples, *input shape).
+        labels: Shape (samples, ...) or None; they belong to the model's first output.
+        given: Whether they are the user's; seeded ones must not calibrate anything.
+    """
+
+    inputs: tuple[NDArray[Any], ...]
+    labels: NDArray[Any] | None
+    given: bool
+
+    def __len__(self) -> int:
+        return len(self.inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The user's arrays, read and not yet checked against a model.
+
+    Attributes:
+        arrays: By name.
+        what: What messages call them: the file, or "`data`".
+    """
+
+    arrays: dict[str, Any]
+    what: str
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Returns the arrays' shapes without the samples, for inputs that leave a dimension open."""
+        return {name: np.shape(array)[1:] for name, array in self.arrays.items()}
+
+
+def open_data(data: str | Path | Mapping[str, Any] | NDArray[Any] | None) -> Data | None:
+    """Returns the user's arrays, None without data.
+
+    Raises:
+        BadInputError: A file that isn't there or isn't npz, or no arrays.
+    """
+    return None if data is None else Data(*_arrays(data))
+
+
+def samples(data: Data | str | Path | Mapping[str, Any] | NDArray[Any] | None, specs: tuple[InputSpec, ...]) -> Samples:
+    """Returns the data checked against the model's inputs; without data, seeded inputs.
+
+    Args:
+        data: Path of an .npz (or, for one input, .npy) file, a mapping of arrays or one array. Keys are the names of
+            the Keras inputs, `x` where there is one input, and `y` for labels. Or what `open_data` made of it.
+        specs: The model's inputs.
+
+    Raises:
+        BadInputError: A file that isn't there or isn't npz; a key that is missing, unknown or given twice; a shape
+            that doesn't fit; no samples; a number that isn't finite (with its row).
+    """
+    opened = data if isinstance(data, Data) else open_data(data)
+    if opened is None:
+        return seeded(specs)
+    arrays, what = dict(opened.arrays), opened.what
+    labels = arrays.pop(LABELS, None) if LABELS not in {spec.name for spec in specs} else None
+    if len(specs) == 1 and ONLY_INPUT in arrays and specs[0].name not in arrays:
+        arrays[specs[0].name] = arrays.pop(ONLY_INPUT)
+    names = [spec.name for spec in specs]
+    if set(arrays) != set(names):
+        raise BadInputError(
+            f"{what} must hold one array per Keras input: {_listed(names)}{' (or x)' if len(names) == 1 else ''}, and "
+            f"may hold labels under y. Received: {_listed(arrays) or 'no array'}. "
+            "Save it with numpy.savez and these names."
+        )
+    inputs = tuple(_checked(arrays[spec.name], spec, what) for spec in specs)
+    _check_counts(inputs, names, labels, what)
+    return Samples(inputs, None if labels is None else np.asarray(labels), given=True)
+
+
+def seeded(specs: tuple[InputSpec, ...], count: int = 32) -> Samples:
+    """Returns seeded inputs that hold zeros, ordinary values and large ones.
+
+    Args:
+        specs: The model's inputs.
+        count: Samples per input, at least 4.
+    """
+    generator = np.random.default_rng(20210101)
+    inputs = []
+    for spec in specs:
+        shape = (count, *spec.shape)
+        if np.issubdtype(np.dtype(spec.dtype), np.floating):
+            values: NDArray[Any] = generator.standard_normal(shape)
+            values[0] = 0.0
+            values[1] *= 1000.0
+            values[2] *= 30.0
+            values[3] = generator.uniform(0.0, 1.0, spec.shape)
+        else:
+            values = generator.integers(0, spec.categories or 2, shape)
+            values[0] = 0
+        inputs.append(values.astype(spec.dtype))
+    return Samples(tuple(inputs), None, given=False)
+
+
+def _arrays(data: str | Path | Mapping[str, Any] | NDArray[Any]) -> tuple[dict[str, Any], str]:
+    if isinstance(data, (str, Path)):
+        return _file(Path(data)), f"`{data}`"
+    if isinstance(data, np.ndarray):
+        return {ONLY_INPUT: data}, "`data`"
+    if not hasattr(data, "keys"):
+        raise BadInputError(
+            f"`data` must be a path, a mapping of arrays or an array. Received: {type(data).__name__}. "
+            "Pass {'x': array} or the path of an .npz file."
+        )
+    return {str(name): data[name] for name in data}, "`data`"
+
+
+def _file(path: Path) -> dict[str, Any]:
+    check_data(path)
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            return {name: held[name] for name in held.files}
+    except (TypeError, AttributeError):
+        pass  # An .npy file: np.load returned an array, which is no context manager.
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise BadInputError(
+            f"`{path}` must be an .npz file of plain arrays. Received: {error}. Save it with numpy.savez(path, x=...)."
+        ) from error
+    return {ONLY_INPUT: np.load(path, allow_pickle=False)}
+
+
+def _checked(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise BadInputError(f"`{spec.name}` in {what} must hold numbers. Received: dtype {array.dtype}.")
+    if array.shape[1:] != spec.shape or array.ndim == 0:
+        raise BadInputError(
+            f"`{spec.name}` in {what} must have the shape (samples, {', '.join(map(str, spec.shape))}). "
+            f"Received: {array.shape}."
+        )
+    if not len(array):
+        raise BadInputError(f"`{spec.name}` in {what} must hold at least one sample. Received: {array.shape}.")
+    finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+    if not finite.all():
+        rows = np.flatnonzero(~finite)
+        raise BadInputError(
+            f"`{spec.name}` in {what} must be finite. Received: inf or NaN in {len(rows)} of {len(array)} rows, the "
+            f"first is row {rows[0]}. Remove or repair them."
+        )
+    return array.astype(spec.dtype)
+
+
+def _check_counts(inputs: tuple[NDArray[Any], ...], names: list[str], labels: Any, what: str) -> None:
+    counts = {name: len(array) for name, array in zip(names, inputs, strict=True)}
+    if labels is not None:
+        counts[LABELS] = len(np.atleast_1d(labels))
+    if len(set(counts.values())) > 1:
+        raise BadInputError(f"The arrays in {what} must have equally many rows. Received: {counts}.")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,201 @@
+"""Traces a fresh function of the model in which every activation stands in the form that the device runs.
+
+The user's model is exchanged in place only while the function is traced, and put back afterwards, so that sequential,
+functional, nested and subclassed models are reached alike and none has to be cloned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import keras.src.backend as keras_backend
+import tensorflow as tf
+
+from sqp_keras import forms
+from sqp_keras.family.algebraic import evaluate
+from sqp_keras.models import sites
+from sqp_tflite.errors import RefusedError
+from sqp_tflite.layer_names import FORM_SCOPE, LayerNames, in_scope, scope_name
+from sqp_tflite.report import Finding
+from sqp_tflite.source.load import InputSpec
+from sqp_tflite.source.plan import Plan
+from sqp_tflite.source.unroll import unrolled
+
+_DRAWS = re.compile("Random|Multinomial|^Stateful(Standard|Uniform|Truncated)|^Stateless(Truncated|Parameterized)")
+_WRITES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A model as one frozen graph at batch 1.
+
+    Attributes:
+        graph_def: Serialized GraphDef, weights as constants.
+        inputs: The placeholders are called as the inputs are.
+        outputs: Names of the output nodes, which are Keras's output names.
+        layers: Which layer a node's name belongs to.
+        steps: Pairs (recurrent layer, time steps that it is written out for).
+        forms: The outputs that an activation's form makes: their names don't say so.
+    """
+
+    graph_def: bytes
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[str, ...]
+    layers: LayerNames
+    steps: tuple[tuple[str, int], ...] = ()
+    forms: tuple[str, ...] = ()
+
+
+def trace(plan: Plan) -> Traced:
+    """Returns the frozen graph of the planned model; the model itself is left as it was.
+
+    Raises:
+        RefusedError: The model keeps state in variables, draws random numbers or loops over an open time dimension.
+    """
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    loaded = plan.loaded
+    names: list[str] = []
+    steps: dict[str, int] = {}
+
+    def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        outputs = loaded.call(tensors)
+        names[:] = outputs
+        # An identity of its own for each output: two outputs may be one tensor, or an input.
+        return [tf.identity(value) for value in outputs.values()]
+
+    specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
+    with _exchanged(plan, steps):
+        concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
+    layers = LayerNames(loaded.layers)
+    _refuse_state(concrete.graph, layers)
+    frozen = convert_variables_to_constants_v2(concrete)
+    definition = frozen.graph.as_graph_def()
+    inputs = [tensor.op.name for tensor in frozen.inputs]
+    outputs = _name_outputs(definition, [tensor.name for tensor in frozen.outputs], names)
+    named = tuple(
+        InputSpec(node, spec.shape, spec.dtype, spec.categories)
+        for node, spec in zip(inputs, loaded.inputs, strict=True)
+    )
+    sources = dict(zip(outputs, (tensor.op.name for tensor in _sources(frozen)), strict=True))
+    made = tuple((name, layers.of(source)) for name, source in sources.items())
+    forms_made = tuple(name for name, source in sources.items() if in_scope(source))
+    layers = LayerNames(loaded.layers, made)
+    return Traced(
+        definition.SerializeToString(deterministic=True), named, outputs, layers, tuple(steps.items()), forms_made
+    )
+
+
+def squareplus_form(x: Any, b: Any) -> Any:
+    """Returns squareplus as MUL ADD SQRT ADD, after a halving that the converter folds into the layer in front.
+
+    y = z + sqrt(z*z + b/4)    z = x/2
+
+    Halving is exact in binary floating point, so that a folded half changes no bit of a normal number.
+    """
+    if isinstance(b, (int, float)) and b == 0:
+        return tf.nn.relu(x)
+    half = 0.5 * tf.convert_to_tensor(x)
+    quarter = tf.cast(tf.convert_to_tensor(b), half.dtype) * 0.25 if not isinstance(b, (int, float)) else b / 4
+    return half + tf.sqrt(half * half + quarter)
+
+
+def _form(name: str, x: Any, **parameters: Any) -> Any:
+    with tf.name_scope(FORM_SCOPE):
+        if name == "squareplus":
+            return squareplus_form(x, parameters["b"])
+        # The sums are written in ADD, MUL and SQRT to begin with.
+        return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
+
+
+@contextlib.contextmanager
+def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(forms.use(_form))
+        stack.enter_context(_attribute(keras_backend.nn, "squareplus", lambda x, b=4: _form("squareplus", x, b=b)))
+        if plan.loaded.model is not None:
+            stack.enter_context(unrolled(plan.loaded.model, steps))
+            for path, layer in sites.paths(plan.loaded.model):
+                if isinstance(layer, keras.layers.Layer):
+                    stack.enter_context(_scope(layer, f"{scope_name(path)}/"))
+        yield
+
+
+@contextlib.contextmanager
+def _scope(layer: Any, name: str) -> Iterator[None]:
+    """Lets a layer's nodes be called by its path alone: Keras numbers its own scopes by how often they were opened."""
+    object.__setattr__(layer, "_open_name_scope", lambda: tf.name_scope(name))
+    try:
+        yield
+    finally:
+        object.__delattr__(layer, "_open_name_scope")
+
+
+@contextlib.contextmanager
+def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _name_outputs(definition: Any, tensors: list[str], names: list[str]) -> tuple[str, ...]:
+    """Adds an identity called after each Keras output; a name that a node has already gets a number."""
+    taken = {node.name for node in definition.node}
+    chosen = []
+    for tensor, name in zip(tensors, names, strict=True):
+        wanted, number = scope_name(name), 0
+        while wanted in taken:
+            number += 1
+            wanted = f"{scope_name(name)}_out{number if number > 1 else ''}"
+        taken.add(wanted)
+        chosen.append(wanted)
+        node = definition.node.add(op="Identity", name=wanted, input=[tensor.removesuffix(":0")])
+        node.attr["T"].type = tf.float32.as_datatype_enum
+        source = next(n for n in definition.node if n.name == tensor.partition(":")[0])
+        if "T" in source.attr:
+            node.attr["T"].CopyFrom(source.attr["T"])
+    return tuple(chosen)
+
+
+def _sources(frozen: Any) -> list[Any]:
+    """The tensors behind the identities that `traced` puts around each output."""
+    found = []
+    for tensor in frozen.outputs:
+        while tensor.op.type == "Identity":
+            tensor = tensor.op.inputs[0]
+        found.append(tensor)
+    return found
+
+
+def _refuse_state(graph: Any, layers: LayerNames) -> None:
+    findings = []
+    for op in _all_ops(graph):
+        if op.type in _WRITES:
+            rule = "A device's file holds no variables, so the model may not write one."
+            remedy = "Make the state an input and an output of the model."
+        elif _DRAWS.search(op.type):
+            rule = "The exported model may not draw random numbers."
+            remedy = "Export the part in front of it (for a variational encoder: the mean)."
+        else:
+            continue
+        findings.append(
+            Finding(layers.of(op.name), op.type, op.outputs[0].dtype.name if op.outputs else "any", rule, remedy)
+        )
+    if findings:
+        raise RefusedError(f"{len(findings)} op(s) of the model cannot be exported.", tuple(dict.fromkeys(findings)))
+
+
+def _all_ops(graph: Any) -> Iterator[Any]:
+    yield from graph.get_operations()
+    for function in graph.as_graph_def().library.function:
+        with contextlib.suppress(KeyError, ValueError):
+            inner = graph._get_function(function.signature.name)
+            yield from inner.graph.get_operations()

@@ -1,0 +1,113 @@
+"""Writes recurrent layers out, step by step, while a model is traced: a loop has no form on a device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import keras.src.backend as keras_backend
+import tensorflow as tf
+
+from sqp_keras.models import sites
+from sqp_tflite.errors import RefusedError
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.report import Finding
+
+MOST_STEPS = 512
+"""Above this a file of some dozen operators per step is of no use on a device, and takes minutes to convert."""
+
+
+@contextlib.contextmanager
+def unrolled(model: Any, steps: dict[str, int]) -> Iterator[None]:
+    """Lets recurrent layers trace one copy of their cell per time step while the block runs.
+
+    Args:
+        model: The Keras model; it is as before afterwards.
+        steps: Gains {path of the layer: its time steps} for every layer that is called in the block.
+
+    Raises:
+        RefusedError: Inside the block, where a layer is called with an open or too long time dimension.
+    """
+    found = [(path, layer) for path, layer in sites.paths(model) if isinstance(layer, keras.layers.RNN)]
+    with contextlib.ExitStack() as stack:
+        for path, layer in found:
+            stack.enter_context(_one(path, layer, steps))
+        if found:
+            stack.enter_context(_flipped_by_hand())
+        yield
+
+
+@contextlib.contextmanager
+def _flipped_by_hand() -> Iterator[None]:
+    """Turns sequences around by taking them apart: REVERSE_V2 has no integer form here, UNPACK and PACK have."""
+    before = keras_backend.numpy.flip
+
+    def flip(x: Any, axis: Any = None) -> Any:
+        if not isinstance(axis, int) or x.shape[axis] is None:
+            return before(x, axis)
+        return tf.stack(tf.unstack(x, axis=axis)[::-1], axis=axis)
+
+    keras_backend.numpy.flip = flip
+    try:
+        yield
+    finally:
+        keras_backend.numpy.flip = before
+
+
+@contextlib.contextmanager
+def _one(path: str, layer: Any, steps: dict[str, int]) -> Iterator[None]:
+    before, call = layer.unroll, layer.call
+
+    def counted(sequences: Any, *arguments: Any, **more: Any) -> Any:
+        length = sequences.shape[1]
+        if length is None or length > MOST_STEPS:
+            raise _refused(path, layer, length)
+        steps[path] = int(length)
+        return call(sequences, *arguments, **more)
+
+    # Around Keras's tracker of attributes, which would take the function for a part of the model's state.
+    object.__setattr__(layer, "call", counted)
+    layer.unroll = True
+    try:
+        yield
+    finally:
+        layer.unroll = before
+        object.__delattr__(layer, "call")
+
+
+def notes(steps: dict[str, int], graph: Graph, layers: LayerNames) -> tuple[str, ...]:
+    """Returns one sentence per layer that was written out, with its share of the file's operators.
+
+    Args:
+        steps: What `unrolled` found.
+        graph: The converted file.
+        layers: Names the layer of each operator.
+    """
+    counts = Counter(
+        layers.of(subgraph.tensors[op.outputs[0]].name) for subgraph, op in graph.all_ops() if len(op.outputs)
+    )
+    total = sum(counts.values())
+    found = []
+    for path, length in steps.items():
+        own = sum(count for layer, count in counts.items() if layer == path or layer.startswith(f"{path}/"))
+        found.append(
+            f"`{path}` is written out for its {length} time step{'s' if length > 1 else ''}: {own} of the file's "
+            f"{total} operators, {graph.size_bytes:,} bytes in all."
+        )
+    return tuple(found)
+
+
+def _refused(path: str, layer: Any, length: int | None) -> RefusedError:
+    kind = type(layer).__name__
+    if length is None:
+        rule = f"A device runs {kind} as one copy of its cell per time step, so the time dimension must be fixed."
+        remedy = "Build the model with keras.Input(shape=(steps, features))."
+    else:
+        rule = f"A device runs {kind} as one copy of its cell per time step, at most {MOST_STEPS} of them."
+        remedy = "Shorten or pool the sequence in front of it, or feed windows and keep the state outside the model."
+    finding = Finding(path, kind, f"{'an open number of' if length is None else length} time steps", rule, remedy)
+    return RefusedError(str(finding), (finding,))
