@@ -13,7 +13,7 @@ PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sq
 
 LATE = {
     ("sqp_keras.activation.functional", "sqp_keras.activation.layer"),
-    ("sqp_keras.algebraic", "sqp_keras.family.algebraic_layer"),
+    ("sqp_keras.family.algebraic", "sqp_keras.family.algebraic_layer"),
 }
 """Imports inside a function that close a circle on purpose: the function makes the layer for a symbolic input."""
 
