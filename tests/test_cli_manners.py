@@ -73,7 +73,7 @@ def exported(model):
 @pytest.mark.parametrize("given", ["--help", "--version", "--no-such-option", "--completion=bash"])
 def test_nothing_slow_is_imported_for(given):
     code = (
-        "import sys\nfrom sqp_tflite import cli\n"
+        "import sys\nfrom sqp_tflite.cli import commands\n"
         f"for main in (commands.export_main, commands.inspect_main, commands.check_main):\n"
         f"    try: main([{given!r}])\n    except SystemExit: pass\n"
         f"print([name for name in {SLOW} if name in sys.modules], file=sys.stderr)"
@@ -426,15 +426,15 @@ def test_files_are_written_all_or_none(tmp_path, fault):
     (tmp_path / "old").write_bytes(b"old")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "inside").write_bytes(b"")
-    files = {tmp_path / "old": b"new", tmp_path / "new": b"new", tmp_path / "fresh" / "file": b"new"}
+    wanted = {tmp_path / "old": b"new", tmp_path / "new": b"new", tmp_path / "fresh" / "file": b"new"}
     before = snapshot(tmp_path)
     if fault == "Ctrl-C":
         with pytest.raises(KeyboardInterrupt):
-            files.write_all(Interrupting(files))
+            files.write_all(Interrupting(wanted))
     else:
         bad = tmp_path / "taken" if fault.startswith("a folder") else tmp_path / "old" / "file"
         with pytest.raises(BadInputError, match="Nothing was written"):
-            files.write_all({**files, bad: b"x"})
+            files.write_all({**wanted, bad: b"x"})
     assert snapshot(tmp_path) == before
 
 

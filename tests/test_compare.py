@@ -147,13 +147,13 @@ def test_exceptions_of_a_child_come_through():
 
 
 def test_a_worker_that_died_is_not_lent_again():
-    with pytest.raises(CrashedError), worker.lent("test", ()) as worker:
-        worker.call("test_compare:die", signal.SIGABRT)
-    with worker.lent("test", ()) as worker:
-        assert worker.call("test_compare:divide", 4, 2) == 2
-        first = worker
-    with worker.lent("test", ()) as worker:
-        assert worker is first
+    with pytest.raises(CrashedError), worker.lent("test", ()) as kept:
+        kept.call("test_compare:die", signal.SIGABRT)
+    with worker.lent("test", ()) as kept:
+        assert kept.call("test_compare:divide", 4, 2) == 2
+        first = kept
+    with worker.lent("test", ()) as kept:
+        assert kept is first
 
 
 def test_samples_hold_their_length():
