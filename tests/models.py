@@ -1,6 +1,7 @@
-"""Small models that tests export."""
+"""Small models that tests export, and files of TensorFlow's converter."""
 
 import keras
+import tensorflow as tf
 
 import sqp_keras
 
@@ -50,3 +51,10 @@ def subclassed() -> keras.Model:
     model = Subclassed(name="own")
     model(keras.ops.zeros((2, 4)))
     return model
+
+
+def converted(function, *shapes) -> bytes:
+    """Returns a TFLite file of any TensorFlow function, made by TensorFlow's converter only."""
+    specs = [tf.TensorSpec(shape, tf.float32) for shape in shapes]
+    concrete = tf.function(function).get_concrete_function(*specs)
+    return tf.lite.TFLiteConverter.from_concrete_functions([concrete]).convert()

@@ -1,16 +1,11 @@
 """The comparison sees a perturbed file, a missing runtime and a runtime that dies."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import sqp_tflite
 from models import dense
-from sqp_tflite import worker
-from sqp_tflite.errors import CrashedError
 from sqp_tflite.pipeline import reference
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.compare import agreement, compare, metric
@@ -117,43 +112,6 @@ def test_a_file_of_the_stock_converter_is_checked():
     model = dense(activation="relu")
     content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
     assert {row.status for row in sqp_tflite.check(model, content)} == {"ok"}
-
-
-def die(number):
-    """Ends this process by a signal, as native code does."""
-    print("last words", flush=True)
-    os.kill(os.getpid(), number)
-
-
-def divide(a, b):
-    """Divides."""
-    return a / b
-
-
-def test_a_child_that_dies_becomes_a_message():
-    with pytest.raises(CrashedError, match="signal SIGSEGV"):
-        worker.run("test_compare:die", signal.SIGSEGV)
-
-
-def test_a_child_that_hangs_is_ended():
-    with pytest.raises(CrashedError, match="more than 1 s"):
-        worker.run("time:sleep", 60, timeout=1)
-
-
-def test_exceptions_of_a_child_come_through():
-    with pytest.raises(worker.ChildError, match="ZeroDivisionError: division by zero"):
-        worker.run("test_compare:divide", 1, 0)
-    assert worker.run("test_compare:divide", 6, 3) == 2
-
-
-def test_a_worker_that_died_is_not_lent_again():
-    with pytest.raises(CrashedError), worker.lent("test", ()) as kept:
-        kept.call("test_compare:die", signal.SIGABRT)
-    with worker.lent("test", ()) as kept:
-        assert kept.call("test_compare:divide", 4, 2) == 2
-        first = kept
-    with worker.lent("test", ()) as kept:
-        assert kept is first
 
 
 def test_samples_hold_their_length():

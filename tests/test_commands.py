@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 from sqp_tflite import files
-from sqp_tflite.cli import arguments, commands, completion, progress
+from sqp_tflite.cli import arguments, commands, progress
 from sqp_tflite.emit import KINDS
-from sqp_tflite.errors import BadInputError
 
 DATA = Path(__file__).parent / "data"
 FILE = str(DATA / "two_inputs_int8.tflite")
@@ -368,75 +367,3 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("OK")
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
-
-
-def test_completion_is_printed_where_the_shell_reads_it(capsys):
-    with pytest.raises(SystemExit) as ended:
-        commands.export_main(["--completion", "bash"])
-    assert ended.value.code == 0
-    assert "complete -o filenames -F _sqp_export sqp-export" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("shell", arguments.SHELLS)
-def test_completion_knows_every_option(shell):
-    parsers = {name: make() for name, make in arguments.PARSERS.items()}
-    text = completion.script(shell, parsers)
-    for name, parser in parsers.items():
-        assert name in text
-        for option in (option for action in parser._actions for option in action.option_strings):
-            assert (option.lstrip("-") if shell == "fish" else option) in text
-    if shutil.which(shell):
-        done = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["sqp-export", "--targ"], ["--target"]),
-        (["sqp-export", "m.keras", "--target", "tf"], ["tflm", "tflite-runtime"]),
-        (["sqp-inspect", "--js"], ["--json"]),
-    ],
-)
-def test_bash_completes(words, expected):
-    script = completion.script("bash", {name: make() for name, make in arguments.PARSERS.items()})
-    listed = " ".join(words)
-    ask = f"\nCOMP_WORDS=({listed}); COMP_CWORD={len(words) - 1}; _{words[0].replace('-', '_')}"
-    ask += "; printf '%s\\n' \"${COMPREPLY[@]}\""
-    done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == expected
-
-
-def test_files_are_written_together(tmp_path):
-    files.write_all({tmp_path / "a": b"1", tmp_path / "deep" / "er" / "b": b"2"})
-    assert (tmp_path / "deep" / "er" / "b").read_bytes() == b"2"
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "deep", "er"]
-
-
-class Interrupting(dict):
-    """Files of which the last one is never delivered: someone presses Ctrl-C."""
-
-    def items(self):
-        yield from super().items()
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("fault", ["a folder in a file's place", "a file in a folder's place", "Ctrl-C"])
-def test_files_are_written_all_or_none(tmp_path, fault):
-    (tmp_path / "old").write_bytes(b"old")
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "inside").write_bytes(b"")
-    wanted = {tmp_path / "old": b"new", tmp_path / "new": b"new", tmp_path / "fresh" / "file": b"new"}
-    before = snapshot(tmp_path)
-    if fault == "Ctrl-C":
-        with pytest.raises(KeyboardInterrupt):
-            files.write_all(Interrupting(wanted))
-    else:
-        bad = tmp_path / "taken" if fault.startswith("a folder") else tmp_path / "old" / "file"
-        with pytest.raises(BadInputError, match="Nothing was written"):
-            files.write_all({**wanted, bad: b"x"})
-    assert snapshot(tmp_path) == before
-
-
-def snapshot(folder: Path) -> dict[str, bytes | None]:
-    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
