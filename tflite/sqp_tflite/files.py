@@ -1,34 +1,52 @@
-"""Writes a set of files whole or not at all."""
+"""Files of the user's: what is read must be there, what is written is written whole or not at all.
+
+Imports nothing slow, so that a bad call is answered at once.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sqp_tflite.errors import BadInputError
 
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
-def write_all(files: Mapping[Path, bytes]) -> None:
+
+def write_all(files: Mapping[Path, bytes], inputs: Iterable[Path] = ()) -> None:
     """Writes all files, or none: each is written beside its place first and takes it once all of them are on the disk.
+
+    A symbolic link is followed: the file that it points to is written, and the link stays.
 
     Args:
         files: Content by path; folders are made as needed.
+        inputs: Files and folders that were read, which no output may replace.
 
     Raises:
-        BadInputError: A folder or the disk does not take one; files that were there before stay as they were.
+        BadInputError: A place is not a new or a regular file, or is an input, or the disk does not take it; files that
+            were there before stay as they were.
     """
+    _check_distinct(tuple(files), tuple(inputs))
     current = Path()
     staged: list[tuple[Path, Path]] = []
     placed: list[tuple[Path, Path | None]] = []
     made: list[Path] = []
     done = False
     try:
-        for path, content in files.items():
-            current = path
+        for given, content in files.items():
+            current, path = given, _followed(given)
+            _check_regular(given, path)
             made += _folders(path.parent)
             staged.append((_stage(path, content), path))
         for temporary, path in staged:
@@ -74,16 +92,82 @@ def _settle(path: Path, kept: Path | None, done: bool, replaced: set[Path]) -> N
         kept.unlink(missing_ok=True)
 
 
-def check_places(paths: Mapping[Path, bytes] | tuple[Path, ...]) -> None:
-    """Raises `BadInputError` if a file cannot be written at one of the paths, before any work is done."""
-    for path in paths:
-        if path.is_dir():
-            raise BadInputError(f"An output must be a file. Received: `{path}`, a folder. Pass a file's name.")
+def check_places(paths: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
+    """Raises `BadInputError` if a file may not or cannot be written at one of the paths, before any work is done.
+
+    Args:
+        paths: Where files are going to be written.
+        inputs: Files and folders that are going to be read.
+    """
+    places = tuple(paths)
+    for given in places:
+        path = _followed(given)
+        _check_regular(given, path)
         parent = path.parent
         if not parent.is_dir():
-            raise BadInputError(f"An output's folder must exist. Received: `{path}`. Create `{parent}` first.")
+            raise BadInputError(f"An output's folder must exist. Received: `{given}`. Create `{parent}` first.")
         if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-            raise BadInputError(f"An output must be writable. Received: `{path}`. Choose another place.")
+            raise BadInputError(f"An output must be writable. Received: `{given}`. Choose another place.")
+    _check_distinct(places, tuple(inputs))
+
+
+def _followed(path: Path) -> Path:
+    """Returns the place that a path leads to: symbolic links are followed, not replaced."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise BadInputError(
+            f"An output must be a new or a regular file. Received: `{path}`, a symbolic link that leads nowhere. "
+            "Remove the link, or choose another place."
+        ) from error
+
+
+def _check_regular(given: Path, path: Path) -> None:
+    """Raises if something other than a regular file is there: writing would replace a device, a pipe or a folder."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # Nothing is there yet; whether it can be made is seen when it is.
+    if stat.S_ISREG(mode):
+        return
+    what = next((name for test, name in _KINDS if test(mode)), "something else")
+    raise BadInputError(
+        f"An output must be a new or a regular file. Received: `{given}`, {what}. Nothing was written. Pass the name of a file."
+    )
+
+
+def _check_distinct(places: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
+    """Raises if two outputs are one file, or if one is a file that is read or lies in a folder that is read."""
+    read = {_identity(path): path for path in inputs}
+    folders = [(path.resolve(), path) for path in inputs if path.is_dir()]
+    seen: dict[object, Path] = {}
+    for path in places:
+        key = _identity(path)
+        other = read.get(key) or next((name for folder, name in folders if _within(path, folder)), None)
+        if other is not None:
+            raise BadInputError(
+                f"An output may not replace what is read. Received: `{path}`, which is part of `{other}`. "
+                "Choose another name for the output."
+            )
+        if key in seen:
+            raise BadInputError(
+                f"Each output must be a file of its own. Received: `{seen[key]}` and `{path}`, the same file. "
+                "Give one of them another name."
+            )
+        seen[key] = path
+
+
+def _identity(path: Path) -> object:
+    """Returns what two names of one file have in common: the inode, or the resolved path of a file yet to be made."""
+    try:
+        found = path.stat()
+    except OSError:
+        return str(_followed(path))
+    return found.st_dev, found.st_ino
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return path.exists() and path.resolve().is_relative_to(folder)
 
 
 def _folders(folder: Path) -> list[Path]:
