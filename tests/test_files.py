@@ -1,5 +1,9 @@
 """Files are written together: all of them, or none."""
 
+import contextlib
+import os
+import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -41,3 +45,88 @@ def test_files_are_written_all_or_none(tmp_path, fault):
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def special(kind: str, folder: Path) -> Path:
+    """Makes something that is no regular file, of its own, in a temporary folder."""
+    path = folder / "special"
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a socket":
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as made:
+            made.bind(str(path))
+    elif kind == "a device":
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    else:
+        path.mkdir()
+    return path
+
+
+KINDS = ["a folder", "a pipe", "a socket", "a device"]
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["itself", "a link to it"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_a_new_or_a_regular_file_is_written(kind, link, tmp_path):
+    try:
+        path = special(kind, tmp_path)
+    except PermissionError:  # Only root makes device nodes: a stand-in says of itself that it is one.
+        path = Device(tmp_path / "special")
+    if link:
+        (tmp_path / "link").symlink_to(path)
+        path = tmp_path / "link"
+    before = path.stat().st_mode
+    for write in (lambda: files.check_places((path,)), lambda: files.write_all({path: b"x"})):
+        with pytest.raises(BadInputError, match=f"new or a regular file.*{kind}.*Nothing was written"):
+            write()
+    assert path.stat().st_mode == before
+    files.write_all({tmp_path / "model.tflite": b"x"})
+    assert (tmp_path / "model.tflite").read_bytes() == b"x"
+
+
+class Device(type(Path())):
+    """A path whose file is said to be a character device."""
+
+    def resolve(self, strict=False):
+        return self
+
+    def stat(self, **_):
+        return os.stat_result((stat.S_IFCHR | 0o600, *[0] * 9))
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "old").write_bytes(b"old")
+    for name in ("old", "new"):
+        link = tmp_path / f"{name}.link"
+        link.symlink_to(tmp_path / "real" / name)
+        files.check_places((link,))
+        files.write_all({link: b"now"})
+        assert link.is_symlink() and (tmp_path / "real" / name).read_bytes() == b"now"
+
+
+def test_a_link_in_a_circle_is_refused(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(BadInputError, match=r"leads nowhere.*another place"):
+        files.check_places((tmp_path / "a",))
+
+
+def test_outputs_do_not_replace_inputs_or_each_other(tmp_path):
+    data, model, other = tmp_path / "d.npz", tmp_path / "saved", tmp_path / "hard.npz"
+    data.write_bytes(b"data")
+    model.mkdir()
+    (model / "saved_model.pb").write_bytes(b"graph")
+    os.link(data, other)
+    (tmp_path / "soft.npz").symlink_to(data)
+    for output in (data, other, tmp_path / "soft.npz", tmp_path / "saved" / ".." / "d.npz", model / "saved_model.pb"):
+        for write in (
+            lambda path=output: files.check_places((path,), (model, data)),
+            lambda path=output: files.write_all({path: b"x"}, (model, data)),
+        ):
+            with pytest.raises(BadInputError, match="may not replace what is read.*another name"):
+                write()
+    with pytest.raises(BadInputError, match="a file of its own"):
+        files.check_places((tmp_path / "a.json", tmp_path / "saved" / ".." / "a.json"))
+    assert data.read_bytes() == b"data" and (model / "saved_model.pb").read_bytes() == b"graph"
+    files.check_places((tmp_path / "a.json", tmp_path / "b.json"), (model, data))
