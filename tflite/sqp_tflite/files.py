@@ -132,7 +132,8 @@ def _check_regular(given: Path, path: Path) -> None:
         return
     what = next((name for test, name in _KINDS if test(mode)), "something else")
     raise BadInputError(
-        f"An output must be a new or a regular file. Received: `{given}`, {what}. Nothing was written. Pass the name of a file."
+        f"An output must be a new or a regular file. Received: `{given}`, {what}. Nothing was written. "
+        "Pass the name of a file."
     )
 
 

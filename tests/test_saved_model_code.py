@@ -1,0 +1,148 @@
+"""A SavedModel that reaches outside the model is refused before it is loaded."""
+
+import keras
+import pytest
+import tensorflow as tf
+from tensorflow.python.trackable.resource import CapturableResource
+
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.source.saved_model_code import refuse_code
+
+L = keras.layers
+SPEC = [tf.TensorSpec((1, 3))]
+
+
+def writes(folder):
+    class Writes(tf.Module):
+        @tf.function(input_signature=SPEC)
+        def __call__(self, x):
+            tf.io.write_file(str(folder / "written"), "x")
+            return {"y": x}
+
+    return Writes()
+
+
+def reads(folder):
+    class Reads(tf.Module):
+        @tf.function(input_signature=SPEC)
+        def __call__(self, x):
+            return {"y": x + tf.cast(tf.strings.length(tf.io.read_file(str(folder / "read"))), tf.float32)}
+
+    return Reads()
+
+
+def calls_python(folder):
+    class CallsPython(tf.Module):
+        @tf.function(input_signature=SPEC)
+        def __call__(self, x):
+            return {"y": tf.ensure_shape(tf.py_function(lambda v: v, [x], tf.float32), (1, 3))}
+
+    return CallsPython()
+
+
+def prints_to_a_file(folder):
+    class Prints(tf.Module):
+        @tf.function(input_signature=SPEC)
+        def __call__(self, x):
+            tf.print(x, output_stream=f"file://{folder / 'written'}")
+            return {"y": x}
+
+    return Prints()
+
+
+def initialises(folder):
+    class Resource(CapturableResource):
+        def _create_resource(self):
+            return tf.raw_ops.MutableHashTableV2(key_dtype=tf.string, value_dtype=tf.int64)
+
+        def _initialize(self):
+            tf.io.write_file(str(folder / "written"), "x")
+
+    class Initialises(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.resource = Resource()
+            self.resource.resource_handle  # noqa: B018  made when it is first asked for
+
+        @tf.function(input_signature=SPEC)
+        def __call__(self, x):
+            return {"y": 2 * x}
+
+    return Initialises()
+
+
+@pytest.mark.parametrize(
+    ("make", "op"),
+    [
+        (writes, "WriteFile"),
+        (reads, "ReadFile"),
+        (calls_python, "EagerPyFunc"),
+        (prints_to_a_file, "PrintV2"),
+        (initialises, "WriteFile"),
+    ],
+)
+def test_what_reaches_outside_is_refused_and_not_run(make, op, tmp_path):
+    made = make(tmp_path)
+    tf.saved_model.save(made, str(tmp_path / "saved"), signatures=made.__call__)
+    (tmp_path / "written").unlink(missing_ok=True)
+    with pytest.raises(BadInputError, match=f"outside the model.*{op} in `.*--trust-code"):
+        refuse_code(tmp_path / "saved")
+    assert not (tmp_path / "written").exists()
+
+
+def test_a_long_list_is_shortened(tmp_path):
+    class Writes(tf.Module):
+        pass
+
+    made = Writes()
+
+    @tf.function(input_signature=SPEC)
+    def call(x):
+        for number in range(9):
+            x = tf.cond(x[0, 0] > number, lambda x=x: write(x), lambda x=x: x)
+        return {"y": x}
+
+    def write(x):
+        tf.io.write_file(str(tmp_path / "written"), "x")
+        return x + 1.0
+
+    made.call = call
+    tf.saved_model.save(made, str(tmp_path / "saved"), signatures=call)
+    with pytest.raises(BadInputError, match="and 3 more") as caught:
+        refuse_code(tmp_path / "saved")
+    assert len(str(caught.value)) < 900
+
+
+def test_models_of_keras_pass(tmp_path):
+    i = keras.Input((5, 4))
+    x = L.LSTM(3, return_sequences=True)(L.Dropout(0.5)(L.BatchNormalization()(i)))
+    model = keras.Model(i, L.Dense(2, activation="gelu")(L.Flatten()(L.GRU(2, return_sequences=True)(x))))
+    model.compile("adam", "mse")
+    model.export(tmp_path / "exported", verbose=False)
+    tf.saved_model.save(model, str(tmp_path / "saved"))
+    refuse_code(tmp_path / "exported")
+    refuse_code(tmp_path / "saved")
+
+
+def test_tables_and_random_numbers_pass(tmp_path):
+    pairs = tf.lookup.KeyValueTensorInitializer([1, 2], [3.0, 4.0], tf.int64, tf.float32)
+
+    class Looks(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = tf.lookup.StaticHashTable(pairs, 0.0)
+
+        @tf.function(input_signature=[tf.TensorSpec((1, 3), tf.int64)])
+        def __call__(self, x):
+            return {"y": self.table.lookup(x) + tf.random.normal((1, 3))}
+
+    made = Looks()
+    tf.saved_model.save(made, str(tmp_path / "saved"), signatures=made.__call__)
+    refuse_code(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("content", [b"no protobuf", b"\x00" * 9])
+def test_a_damaged_graph_is_said_in_one_line(content, tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    with pytest.raises(BadInputError, match="readable SavedModel.*Save the model again"):
+        refuse_code(tmp_path)
