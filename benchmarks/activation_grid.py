@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sqp_tflite.flatbuffer import edit
+from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import lower
 from sqp_tflite.ops.policy import TARGETS
@@ -65,8 +65,9 @@ def converted(activation: str) -> tuple[bytes, str, str]:
     model = keras.Model(inputs, keras.layers.Activation(function(activation), name="act")(inputs))
     traced = trace(plan(load(model)))
     names = tuple(spec.name for spec in traced.inputs)
-    content = edit.with_own_names(convert_graph(traced.graph_def, names, traced.outputs))
-    return content, names[0], traced.outputs[0]
+    editor = Editor(convert_graph(traced.graph_def, names, traced.outputs))
+    editor.give_own_names()
+    return editor.bytes(), names[0], traced.outputs[0]
 
 
 def function(activation: str):
@@ -142,7 +143,10 @@ def _file(quantiser, content, source, result, activation, limits, lowering) -> b
     ranges |= {source: limits, result: (float(grid.min()), float(grid.max()))}
     request = Request("int8", lowering, "tflm", float_io=False, forms=(result,))
     made: Quantized = quantiser.call("sqp_tflite.quantize.recipe:quantize_here", content, request, ranges)
-    return lower(made.content).content if lowering == "table" else made.content
+    editor = Editor(made.content)
+    if lowering == "table":
+        lower(editor)
+    return editor.bytes()
 
 
 def _one(interpreters: Worker, content: bytes, activation: str, limits: tuple[float, float], target: str) -> Outcome:

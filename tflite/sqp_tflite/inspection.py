@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sqp_tflite.errors import BadInputError, CrashedError
-from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.graph import Graph, numbers
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.audit import audit, op_rows, tensor_rows
 from sqp_tflite.report import Memory, Report
@@ -28,7 +28,7 @@ def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Rep
     findings = audit(graph, target)
     found, notes = Memory(), []
     try:
-        # A file that the audit refuses may end the interpreter: its memory is reckoned, not measured.
+        # A file that the audit refuses may end the interpreter: its memory is calculated, not measured.
         found, _ = memory(source.read_bytes(), graph, "" if findings else target)
     except (BadInputError, CrashedError) as error:
         notes.append(f"The memory could not be measured: {error}")
@@ -50,17 +50,3 @@ def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Rep
         command=command,
     )
     return graph, report
-
-
-def numbers(graph: Graph) -> str:
-    """Returns what a file computes with, in the words of --quantize."""
-    weights = {op.weights for _, op in graph.all_ops() if op.weights}
-    if any(op.dtype == "int16" for _, op in graph.all_ops()) and not any(
-        op.dtype == "int8" for _, op in graph.all_ops()
-    ):
-        return "int16x8"
-    if graph.integer:
-        return "int8"
-    if weights & {"int8", "int4"}:
-        return "dynamic"
-    return "float16" if any(tensor.dtype == "float16" for tensor in graph.main.tensors) else "float32"

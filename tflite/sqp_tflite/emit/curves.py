@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer import edit
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.report import Report
 
@@ -102,13 +101,11 @@ def _tables(report: Report, content: bytes) -> list[Curve]:
     the values, since the wrong one is off by far more than a step.
     """
     graph = read(content).main
-    model = edit.unpack(content)
-    tensors = model.subgraphs[0].tensors
-    makers = {tensor: op for op in graph.ops for tensor in op.outputs}
+    makers = graph.makers()
     names = {row.layer: row.activation.partition(" -> ")[0] for row in report.plan}
     drawn = []
     for op in (op for op in graph.ops if op.name == "GATHER"):
-        entries, source = edit.values(model, tensors[op.inputs[0]]), op.inputs[1]
+        entries, source = graph.tensors[op.inputs[0]].values, op.inputs[1]
         while source in makers and makers[source].name in ("ADD", "CAST"):
             source = makers[source].inputs[0]
         codes_in, codes_out = graph.tensors[source].quantization, graph.tensors[op.outputs[0]].quantization

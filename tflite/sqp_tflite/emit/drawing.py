@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.emit.curves import Curve
-from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Op
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, TYPE_CHANGES, Graph, Op, Subgraph
 from sqp_tflite.ops import policy
 from sqp_tflite.report import Report
 
@@ -43,7 +43,8 @@ def graph_drawing(graph: Graph, report: Report) -> str:
     main, steps = graph.main, report.memory.steps
     height = ROW * (len(main.ops) + 2) + 8
     largest = max((step.live_bytes for step in steps), default=0) or 1
-    makers = {tensor: op.index for op in main.ops for tensor in op.outputs}
+    makers = {tensor: op.index for tensor, op in main.makers().items()}
+    integer = graph.integer
     parts = [_port(graph, main.inputs, -1, "input")]
     parts += [
         _edge(makers.get(t, -1), op.index) for op in main.ops for t in op.inputs if t in makers or t in main.inputs
@@ -51,7 +52,7 @@ def graph_drawing(graph: Graph, report: Report) -> str:
     parts += [_edge(makers[tensor], len(main.ops)) for tensor in main.outputs if tensor in makers]
     for op in main.ops:
         layer = steps[op.index].layer if op.index < len(steps) else ""
-        parts.append(_box(graph, op, layer, report.target))
+        parts.append(_box(main, op, layer, report.target, integer))
         if op.index < len(steps):
             parts.append(_bar(op.index, steps[op.index].live_bytes, largest))
     parts.append(_port(graph, main.outputs, len(main.ops), "output"))
@@ -150,9 +151,9 @@ def _y(row: int) -> int:
     return 4 + ROW * (row + 1)
 
 
-def _box(graph: Graph, op: Op, layer: str, target: str) -> str:
-    main, top = graph.main, _y(op.index)
-    island = graph.integer and op.dtype in FLOAT_DTYPES and op.name not in ("QUANTIZE", "DEQUANTIZE")
+def _box(main: Subgraph, op: Op, layer: str, target: str, integer: bool) -> str:
+    top = _y(op.index)
+    island = integer and op.dtype in FLOAT_DTYPES and op.name not in TYPE_CHANGES
     shape = main.tensors[op.outputs[0]].shape if op.outputs else ()
     kind = family(op, target)
     rule = policy.broken_rule(op.name, op.dtype, target)

@@ -1,4 +1,4 @@
-"""Finds what is a function of one tensor alone: chains of elementwise operators that a table can stand for."""
+"""Finds functions of only one tensor: chains of elementwise operators that a table can stand for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer import edit
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, apply
+from sqp_tflite.flatbuffer.graph import Op, Subgraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Chain:
     Attributes:
         source: Index of the tensor that it depends on; where that was dequantised, of the tensor of codes.
         result: Index of the tensor.
-        ops: Places of the operators between them, in execution order, the DEQUANTIZE not among them.
+        ops: Places of the operators between them, in execution order, without the DEQUANTIZE.
         channels: 1, or the size of the last axis where a constant differs along it.
     """
 
@@ -30,18 +30,15 @@ class Chain:
 
 
 class Walker:
-    """Looks backwards from tensors of a model's main graph.
+    """Looks backwards from tensors of a graph.
 
     Args:
-        model: The schema's `ModelT`; it is only read.
+        graph: The main graph of a file.
     """
 
-    def __init__(self, model: Any):
-        self._model = model
-        self._graph = model.subgraphs[0]
-        self._maker = {
-            output: place for place, operator in enumerate(self._graph.operators) for output in operator.outputs
-        }
+    def __init__(self, graph: Subgraph):
+        self._graph = graph
+        self._makers = graph.makers()
 
     def chain(self, result: int) -> Chain | None:
         """Returns the chain that ends in a tensor; None where it has no or several sources, or mixes elements."""
@@ -49,21 +46,22 @@ class Walker:
         sources: set[int] = set()
         channels = 1
         waiting = [result]
+        shape = self._graph.tensors[result].shape
         while waiting:
             index = waiting.pop()
-            place = self._maker.get(index)
-            if place is None or not self._elementwise(place):
+            op = self._makers.get(index)
+            if op is None or not self._elementwise(op):
                 sources.add(self._codes(index))
                 continue
-            if place in ops:
+            if op.index in ops:
                 continue
-            ops.add(place)
-            for operand in self._graph.operators[place].inputs:
-                constant = edit.values(self._model, self._graph.tensors[operand])
+            ops.add(op.index)
+            for operand in self._graph.operands(op):
+                constant = operand.values
                 if constant is None:
-                    waiting.append(operand)
+                    waiting.append(operand.index)
                     continue
-                varies = channels_of(constant, shape_of(self._graph.tensors[result]))
+                varies = channels_of(constant, shape)
                 if varies is None or (varies > 1 and channels not in (1, varies)):
                     return None
                 channels = max(channels, varies)
@@ -81,10 +79,8 @@ class Walker:
         """
         held = {chain.source: numbers}
         for place in chain.ops:
-            operator = self._graph.operators[place]
-            operands = [self._operand(i, held) for i in operator.inputs]
-            name = edit.op_name(self._model, operator)
-            held[operator.outputs[0]] = apply(name, operands, operator.builtinOptions)
+            op = self._graph.ops[place]
+            held[op.outputs[0]] = apply(op.name, [self._operand(i, held) for i in op.inputs], op.options)
         return held[chain.result]
 
     def _operand(self, index: int, held: dict[int, NDArray[Any]]) -> NDArray[Any]:
@@ -92,7 +88,7 @@ class Walker:
             return held[index]
         if self._codes(index) in held:
             return held[self._codes(index)]
-        constant = edit.values(self._model, self._graph.tensors[index])
+        constant = self._graph.tensors[index].values
         if constant is None:
             raise ValueError(f"Tensor {index} must be a constant of the chain. Received: a computed tensor.")
         flat = constant.reshape(1, -1)
@@ -100,33 +96,19 @@ class Walker:
 
     def _codes(self, index: int) -> int:
         """Returns the quantised tensor of which a tensor is the real numbers, or the tensor itself."""
-        place = self._maker.get(index)
-        if place is None or edit.op_name(self._model, self._graph.operators[place]) != "DEQUANTIZE":
-            return index
-        return int(self._graph.operators[place].inputs[0])
+        op = self._makers.get(index)
+        return index if op is None or op.name != "DEQUANTIZE" else op.inputs[0]
 
-    def _elementwise(self, place: int) -> bool:
-        operator = self._graph.operators[place]
-        if edit.op_name(self._model, operator) not in ELEMENTWISE or len(operator.outputs) != 1:
+    def _elementwise(self, op: Op) -> bool:
+        if op.name not in ELEMENTWISE or len(op.outputs) != 1:
             return False
-        touched = [int(i) for i in [*operator.inputs, *operator.outputs] if i >= 0]
-        return not any(quantized(self._graph.tensors[i]) for i in touched)
+        touched = (*self._graph.operands(op), self._graph.tensors[op.outputs[0]])
+        return not any(tensor.quantization for tensor in touched)
 
     def _same_shape(self, source: int, ops: set[int]) -> bool:
-        wanted = shape_of(self._graph.tensors[source])
-        outputs = [self._graph.operators[place].outputs[0] for place in ops]
-        return all(shape_of(self._graph.tensors[index]) == wanted for index in outputs)
-
-
-def shape_of(tensor: Any) -> tuple[int, ...]:
-    """Returns a tensor's shape."""
-    return () if tensor.shape is None else tuple(int(size) for size in tensor.shape)
-
-
-def quantized(tensor: Any) -> bool:
-    """Returns whether a tensor holds codes with a scale."""
-    held = tensor.quantization
-    return held is not None and held.scale is not None and len(held.scale) > 0
+        wanted = self._graph.tensors[source].shape
+        outputs = [self._graph.ops[place].outputs[0] for place in ops]
+        return all(self._graph.tensors[index].shape == wanted for index in outputs)
 
 
 def channels_of(constant: NDArray[Any], shape: tuple[int, ...]) -> int | None:

@@ -1,164 +1,293 @@
-"""A TFLite file through the schema's object API: opened, given unambiguous names, packed again."""
+"""The one thing that changes a TFLite file: an `Editor` over the schema's object form."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-
-def unpack(content: bytes) -> Any:
-    """Returns the schema's `ModelT` of a file."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    model = schema.ModelT.InitFromPackedBuf(content, 0)
-    for buffer in model.buffers:
-        # Large files hold their data behind the flatbuffer; `pack` writes all of it inside.
-        if buffer.offset > 1:
-            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
-        buffer.offset = buffer.size = 0
-    return model
+from sqp_tflite.flatbuffer import schema
+from sqp_tflite.flatbuffer.graph import Subgraph
+from sqp_tflite.flatbuffer.read import opened, subgraph
 
 
-def pack(model: Any) -> bytes:
-    """Returns the file of a `ModelT`."""
-    import flatbuffers
+@dataclass(frozen=True, slots=True)
+class NewOp:
+    """An operator to be written.
 
-    builder = flatbuffers.Builder(1 << 16)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
-
-
-def op_name(model: Any, operator: Any) -> str:
-    """Returns an operator's name as the schema spells it; "CUSTOM" for every custom op."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    code = model.operatorCodes[operator.opcodeIndex]
-    number = max(code.builtinCode, code.deprecatedBuiltinCode)
-    return _names(schema)[number]
-
-
-def op_code(model: Any, name: str) -> int:
-    """Returns the index of an operator in the model's list, which gains it where it isn't there."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    number = getattr(schema.BuiltinOperator, name)
-    for index, code in enumerate(model.operatorCodes):
-        if max(code.builtinCode, code.deprecatedBuiltinCode) == number:
-            return index
-    code = schema.OperatorCodeT()
-    code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), 1
-    model.operatorCodes.append(code)
-    return len(model.operatorCodes) - 1
-
-
-def dtype_name(tensor: Any) -> str:
-    """Returns a tensor's type as numpy spells it."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    if not _TYPES:
-        _TYPES.update({number: name.lower() for name, number in vars(schema.TensorType).items() if name.isupper()})
-    return _TYPES[tensor.type]
-
-
-def values(model: Any, tensor: Any) -> NDArray[Any] | None:
-    """Returns a constant's numbers in its own type and shape; None for a tensor computed at run time."""
-    data = model.buffers[tensor.buffer].data
-    if data is None or not len(data):
-        return None
-    shape = tuple(tensor.shape) if tensor.shape is not None else ()
-    return np.frombuffer(np.asarray(data, np.uint8).tobytes(), dtype_name(tensor)).reshape(shape)
-
-
-def name_of(tensor: Any) -> str:
-    """Returns a tensor's name as text."""
-    return tensor.name.decode("utf-8", "replace") if isinstance(tensor.name, bytes) else (tensor.name or "")
-
-
-def add_constant(model: Any, graph: Any, name: str, array: NDArray[Any]) -> int:
-    """Returns the index of a new constant tensor."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    buffer, tensor = schema.BufferT(), schema.TensorT()
-    buffer.data = np.frombuffer(array.tobytes(), np.uint8)
-    model.buffers.append(buffer)
-    tensor.name, tensor.shape, tensor.buffer = name, list(array.shape), len(model.buffers) - 1
-    tensor.type = getattr(schema.TensorType, array.dtype.name.upper())
-    graph.tensors.append(tensor)
-    return len(graph.tensors) - 1
-
-
-def with_own_names(content: bytes) -> bytes:
-    """Returns the file with a name of its own for every tensor, inputs and outputs keeping theirs.
-
-    Statistics and recipes speak of tensors by name, and the converter calls constants alike.
+    Attributes:
+        name: As the schema spells it.
+        inputs: Tensor indices, -1 for an omitted input.
+        outputs: Tensor indices.
+        table: Name of the schema's options table ("CastOptions"), "" for an operator without one.
+        options: Its fields; enums by the schema's names ("INT8").
+        version: Of the operator; one that the file has already in this version or a later one is used as it is.
     """
-    model = unpack(content)
-    taken: set[str] = set()
-    for graph in model.subgraphs:
-        first = [*graph.inputs, *graph.outputs]
-        rest = [index for index in range(len(graph.tensors)) if index not in set(first)]
-        for index in dict.fromkeys([*first, *rest]):
-            wanted = base = name_of(graph.tensors[index]) or "tensor"
-            number = 1
-            while wanted in taken:
-                number += 1
-                wanted = f"{base}#{number}"
-            taken.add(wanted)
-            graph.tensors[index].name = wanted
-    return pack(model)
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    table: str = ""
+    options: Mapping[str, Any] | None = None
+    version: int = 1
 
 
-def with_io_names(content: bytes, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> bytes:
-    """Returns the file with its inputs and outputs called as in Keras; another tensor of such a name gets a new one."""
-    model = unpack(content)
-    graph = model.subgraphs[0]
-    wanted = dict(zip([*graph.inputs, *graph.outputs], [*inputs, *outputs], strict=True))
-    if all(name_of(graph.tensors[index]) == name for index, name in wanted.items()):
-        return content
-    for index, tensor in enumerate(graph.tensors):
-        if index in wanted:
-            tensor.name = wanted[index]
-        elif name_of(tensor) in wanted.values():
-            tensor.name = f"{name_of(tensor)}_inner"
-    return pack(model)
-
-
-def drop_unused(model: Any) -> None:
-    """Takes tensors, buffers and operator codes that nothing refers to out of a model of one graph.
+class Editor:
+    """Changes a file's main graph, step by step, and packs the result once.
 
     Args:
-        model: Is changed. Models of several graphs or with signatures stay as they are.
+        content: The file.
+
+    Attributes:
+        graph: The file as it was opened, for all that is read while it is edited.
+
+    Raises:
+        BadInputError: Not a TFLite file, or one that was cut short.
     """
-    if len(model.subgraphs) != 1 or model.signatureDefs:
-        return
-    graph = model.subgraphs[0]
-    used = {int(i) for operator in graph.operators for i in [*operator.inputs, *operator.outputs] if i >= 0}
-    used |= {int(i) for i in [*graph.inputs, *graph.outputs]}
-    place = {old: new for new, old in enumerate(sorted(used))}
-    graph.tensors = [graph.tensors[old] for old in place]
-    for operator in graph.operators:
-        operator.inputs = [place[int(i)] if i >= 0 else -1 for i in operator.inputs]
-        operator.outputs = [place[int(i)] for i in operator.outputs]
-    graph.inputs, graph.outputs = [place[int(i)] for i in graph.inputs], [place[int(i)] for i in graph.outputs]
-    codes = {old: new for new, old in enumerate(sorted({operator.opcodeIndex for operator in graph.operators}))}
-    model.operatorCodes = [model.operatorCodes[old] for old in codes]
-    for operator in graph.operators:
-        operator.opcodeIndex = codes[operator.opcodeIndex]
-    # Buffer 0 is the empty one of all computed tensors.
-    holders = [*graph.tensors, *(model.metadata or ())]
-    buffers = {old: new for new, old in enumerate(sorted({0, *(holder.buffer for holder in holders)}))}
-    model.buffers = [model.buffers[old] for old in buffers]
-    for holder in holders:
-        holder.buffer = buffers[holder.buffer]
+
+    def __init__(self, content: bytes):
+        self._model, self.graph = opened(content)
+        self._content: bytes | None = content
+        self._main = self._model.subgraphs[0]
+        for graph in self._model.subgraphs:
+            _fill(graph, "tensors", "operators", "inputs", "outputs")
+            for operator in graph.operators:
+                _fill(operator, "inputs", "outputs")
+
+    def main(self) -> Subgraph:
+        """Returns the main graph with all changes made so far."""
+        return subgraph(self._model, 0)
+
+    def bytes(self) -> bytes:
+        """Returns the file with all changes made so far; a file without changes as it was given."""
+        if self._content is None:
+            self._content = schema.pack(self._model)
+        return self._content
+
+    def give_own_names(self) -> None:
+        """Gives every tensor of all graphs a name that no other has; inputs and outputs come first and keep theirs.
+
+        Statistics and recipes refer to tensors by name, and the converter gives the same name to several constants.
+        """
+        self._content = None
+        taken: set[str] = set()
+        for graph in self._model.subgraphs:
+            first = [*graph.inputs, *graph.outputs]
+            rest = [index for index in range(len(graph.tensors)) if index not in set(first)]
+            for index in dict.fromkeys([*first, *rest]):
+                wanted = base = _name(graph.tensors[index]) or "tensor"
+                number = 1
+                while wanted in taken:
+                    number += 1
+                    wanted = f"{base}#{number}"
+                taken.add(wanted)
+                graph.tensors[index].name = wanted
+
+    def name_ends(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        """Names inputs and outputs; another tensor that has such a name gets a new one."""
+        ends = [*self._main.inputs, *self._main.outputs]
+        wanted = dict(zip(ends, [*inputs, *outputs], strict=True))
+        if all(_name(self._main.tensors[index]) == name for index, name in wanted.items()):
+            return
+        self._content = None
+        for index, tensor in enumerate(self._main.tensors):
+            if index in wanted:
+                tensor.name = wanted[index]
+            elif _name(tensor) in wanted.values():
+                tensor.name = f"{_name(tensor)}_inner"
+
+    def rename(self, index: int, name: str) -> None:
+        """Gives a tensor another name."""
+        self._content = None
+        self._main.tensors[index].name = name
+
+    def set_ends(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:
+        """Makes other tensors the inputs and outputs."""
+        self._content = None
+        self._main.inputs, self._main.outputs = list(inputs), list(outputs)
+
+    def add_tensor(
+        self, name: str, dtype: str, shape: tuple[int, ...], scale: float | None = None, zero_point: int = 0
+    ) -> int:
+        """Returns the index of a new tensor that is computed at run time."""
+        quantization = schema.new("QuantizationParameters")
+        if scale is not None:
+            quantization.scale, quantization.zeroPoint = [scale], [zero_point]
+        return self._append(
+            schema.new("Tensor", name=name, shape=list(shape), type=_type(dtype), buffer=0, quantization=quantization)
+        )
+
+    def add_twin(self, index: int, dtype: str) -> int:
+        """Returns the index of a new tensor of plain numbers with the name and shape of another one."""
+        twin = copy.copy(self._main.tensors[index])
+        twin.type, twin.buffer, twin.quantization = _type(dtype), 0, schema.new("QuantizationParameters")
+        return self._append(twin)
+
+    def add_constant(
+        self, name: str, array: NDArray[Any], *, quantized_as: int | None = None, stored_as: int | None = None
+    ) -> int:
+        """Returns the index of a new constant tensor.
+
+        Args:
+            name: Of the tensor.
+            array: Its values, in the type that the file holds.
+            quantized_as: A tensor that has the scales of the new one; None for plain numbers.
+            stored_as: A constant of the same bytes, which are then stored once; None to store them.
+        """
+        if stored_as is None:
+            self._model.buffers.append(schema.new("Buffer", data=np.frombuffer(array.tobytes(), np.uint8)))
+            buffer = len(self._model.buffers) - 1
+        else:
+            buffer = self._main.tensors[stored_as].buffer
+        made = schema.new("Tensor", name=name, shape=list(array.shape), type=_type(array.dtype.name), buffer=buffer)
+        if quantized_as is not None:
+            made.quantization = copy.deepcopy(self._main.tensors[quantized_as].quantization)
+        return self._append(made)
+
+    def set_scale(self, index: int, scale: float, zero_point: int = 0) -> None:
+        """Makes a tensor's numbers codes with one scale."""
+        self._content = None
+        self._main.tensors[index].quantization = schema.new(
+            "QuantizationParameters", scale=[scale], zeroPoint=[zero_point]
+        )
+
+    def add_op(self, op: NewOp, place: int | None = None) -> None:
+        """Inserts an operator at a place of the order of execution; None for the end."""
+        self._content = None
+        operators = self._main.operators
+        operators.insert(len(operators) if place is None else place, self._operator(op))
+
+    def replace_ops(self, replaced: Mapping[int, Sequence[NewOp]]) -> None:
+        """Puts new operators in the place of old ones.
+
+        Args:
+            replaced: New operators by the place of the old one.
+        """
+        self._content = None
+        operators: list[Any] = []
+        for place, old in enumerate(self._main.operators):
+            operators += [self._operator(op) for op in replaced[place]] if place in replaced else [old]
+        self._main.operators = operators
+
+    def retype_dead_outputs(self) -> None:
+        """Gives outputs that nothing reads the type of their operator's other outputs: the quantiser skips them."""
+        graph = self._main
+        read = {int(i) for operator in graph.operators for i in operator.inputs} | {int(i) for i in graph.outputs}
+        for operator in graph.operators:
+            outputs = [graph.tensors[i] for i in operator.outputs]
+            given = next((tensor for tensor in outputs if _quantized(tensor)), None)
+            for index, tensor in zip(operator.outputs, outputs, strict=True):
+                if given is not None and index not in read and not _quantized(tensor):
+                    tensor.type, tensor.quantization = given.type, given.quantization
+                    self._content = None
+
+    def drop_unused(self) -> None:
+        """Drops operators, tensors, buffers and operator codes that nothing depends on.
+
+        A file of several graphs or with signatures, which refer to tensors by index, keeps all but the operators.
+        """
+        self._content = None
+        self._main.operators = _needed(self._main.operators, self._main.outputs)
+        if len(self._model.subgraphs) == 1 and not self._model.signatureDefs:
+            self._drop_tensors()
+            self._drop_codes()
+            self._drop_buffers()
+
+    def _drop_tensors(self) -> None:
+        graph = self._main
+        used = {int(i) for operator in graph.operators for i in [*operator.inputs, *operator.outputs] if i >= 0}
+        used |= {int(i) for i in [*graph.inputs, *graph.outputs]}
+        place = {old: new for new, old in enumerate(sorted(used))}
+        graph.tensors = [graph.tensors[old] for old in place]
+        for operator in graph.operators:
+            operator.inputs = [place[int(i)] if i >= 0 else -1 for i in operator.inputs]
+            operator.outputs = [place[int(i)] for i in operator.outputs]
+        graph.inputs, graph.outputs = [place[int(i)] for i in graph.inputs], [place[int(i)] for i in graph.outputs]
+
+    def _drop_codes(self) -> None:
+        operators = self._main.operators
+        codes = {old: new for new, old in enumerate(sorted({operator.opcodeIndex for operator in operators}))}
+        self._model.operatorCodes = [self._model.operatorCodes[old] for old in codes]
+        for operator in operators:
+            operator.opcodeIndex = codes[operator.opcodeIndex]
+
+    def _drop_buffers(self) -> None:
+        # Buffer 0 is the empty one of all computed tensors.
+        holders = [*self._main.tensors, *(self._model.metadata or ())]
+        buffers = {old: new for new, old in enumerate(sorted({0, *(holder.buffer for holder in holders)}))}
+        self._model.buffers = [self._model.buffers[old] for old in buffers]
+        for holder in holders:
+            holder.buffer = buffers[holder.buffer]
+
+    def _append(self, tensor: Any) -> int:
+        self._content = None
+        self._main.tensors.append(tensor)
+        return len(self._main.tensors) - 1
+
+    def _operator(self, op: NewOp) -> Any:
+        made = schema.new("Operator", inputs=list(op.inputs), outputs=list(op.outputs))
+        made.opcodeIndex = self._code(op.name, op.version)
+        if op.table:
+            made.builtinOptionsType = schema.number("BuiltinOptions", op.table)
+            made.builtinOptions = schema.new_options(op.table, op.options or {})
+        return made
+
+    def _code(self, name: str, version: int) -> int:
+        """Returns the place of an operator code, which the file gains where it has none."""
+        wanted = schema.number("BuiltinOperator", name)
+        for place, code in enumerate(self._model.operatorCodes):
+            if schema.op_number(code) == wanted and code.version >= version:
+                return place
+        # 127 in the old field says that the other one holds the number.
+        self._model.operatorCodes.append(
+            schema.new("OperatorCode", builtinCode=wanted, deprecatedBuiltinCode=min(wanted, 127), version=version)
+        )
+        return len(self._model.operatorCodes) - 1
 
 
-def _names(schema: Any) -> dict[int, str]:
-    if not _OPS:
-        _OPS.update({number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()})
-    return _OPS
+def blank(description: str) -> bytes:
+    """Returns a file without tensors and operators, for an `Editor` to fill.
+
+    Args:
+        description: What the file says of itself.
+    """
+    graph = schema.new("SubGraph", name="main", tensors=[], operators=[], inputs=[], outputs=[])
+    buffers = [schema.new("Buffer")]
+    return schema.pack(
+        schema.new("Model", version=3, description=description, operatorCodes=[], subgraphs=[graph], buffers=buffers)
+    )
 
 
-_OPS: dict[int, str] = {}
-_TYPES: dict[int, str] = {}
+def _fill(table: Any, *fields: str) -> None:
+    """Puts an empty list where a file omits one."""
+    for field in fields:
+        if getattr(table, field) is None:
+            setattr(table, field, [])
+
+
+def _name(tensor: Any) -> str:
+    return schema.text(tensor.name)
+
+
+def _type(dtype: str) -> int:
+    return schema.number("TensorType", dtype.upper())
+
+
+def _quantized(tensor: Any) -> bool:
+    held = tensor.quantization
+    return held is not None and held.scale is not None and len(held.scale) > 0
+
+
+def _needed(operators: list[Any], outputs: Iterable[int]) -> list[Any]:
+    """The operators that something depends on, and those that act by themselves (they write no tensor)."""
+    wanted = {int(index) for index in outputs}
+    kept = []
+    for operator in reversed(operators):
+        if not len(operator.outputs) or any(int(index) in wanted for index in operator.outputs):
+            kept.append(operator)
+            wanted |= {int(index) for index in operator.inputs}
+    return kept[::-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -27,8 +27,8 @@ def _elu(x: NDArray[Any]) -> NDArray[Any]:
     return np.where(x > 0, x, np.expm1(np.minimum(x, 0.0)))
 
 
-def _gelu(x: NDArray[Any], options: Any) -> NDArray[Any]:
-    if options is not None and options.approximate:
+def _gelu(x: NDArray[Any], options: Mapping[str, Any]) -> NDArray[Any]:
+    if options.get("approximate"):
         return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
     return 0.5 * x * (1.0 + _erf(x / math.sqrt(2.0)))
 
@@ -59,7 +59,7 @@ UNARY: MappingProxyType[str, Function] = MappingProxyType(
         "TANH": np.tanh,
     }
 )
-"""Operators of one operand without options; GELU, LEAKY_RELU and CAST have some and stand in `apply`."""
+"""Operators of one operand without options; `apply` has those with some: GELU, LEAKY_RELU and CAST."""
 
 BINARY: MappingProxyType[str, Function] = MappingProxyType(
     {
@@ -87,29 +87,35 @@ _SELECT = ("SELECT", "SELECT_V2")
 _WITH_OPTIONS = ("GELU", "LEAKY_RELU", "CAST")
 
 ELEMENTWISE = frozenset((*UNARY, *BINARY, *_SELECT, *_WITH_OPTIONS))
-"""Operators whose every output element depends on the operands' elements at that place alone."""
+"""Operators whose every output element depends only on the operands' elements at the same place."""
 
-_FUSED: MappingProxyType[int, Function] = MappingProxyType(
-    {0: lambda x: x, 1: UNARY["RELU"], 2: UNARY["RELU_N1_TO_1"], 3: UNARY["RELU6"], 4: UNARY["TANH"], 5: np.sign}
+_FUSED: MappingProxyType[str, Function] = MappingProxyType(
+    {
+        "RELU": UNARY["RELU"],
+        "RELU_N1_TO_1": UNARY["RELU_N1_TO_1"],
+        "RELU6": UNARY["RELU6"],
+        "TANH": UNARY["TANH"],
+        "SIGN_BIT": np.sign,
+    }
 )
 
 
-def apply(op: str, operands: list[NDArray[Any]], options: Any) -> NDArray[Any]:
-    """Returns what an operator makes of its operands, in `WIDE` numbers (booleans stay booleans).
+def apply(op: str, operands: Sequence[NDArray[Any]], options: Mapping[str, Any]) -> NDArray[Any]:
+    """Returns an operator's result for its operands, in `WIDE` numbers (booleans stay booleans).
 
     Args:
         op: One of `ELEMENTWISE`.
         operands: In the operator's order, shapes that broadcast.
-        options: The schema's options object, or None.
+        options: As `graph.Op.options` holds them.
     """
     wide = [x if x.dtype == bool else x.astype(WIDE) for x in operands]
     with np.errstate(all="ignore"):
         result = _applied(op, wide, options)
-        fused = getattr(options, "fusedActivationFunction", 0) or 0
-        return _FUSED[fused](result) if fused else result
+        fused = options.get("fusedActivationFunction", "NONE")
+        return result if fused == "NONE" else _FUSED[fused](result)
 
 
-def _applied(op: str, wide: list[NDArray[Any]], options: Any) -> NDArray[Any]:
+def _applied(op: str, wide: list[NDArray[Any]], options: Mapping[str, Any]) -> NDArray[Any]:
     if op in UNARY:
         return UNARY[op](wide[0])
     if op in BINARY:
@@ -119,7 +125,7 @@ def _applied(op: str, wide: list[NDArray[Any]], options: Any) -> NDArray[Any]:
     if op == "GELU":
         return _gelu(wide[0], options)
     if op == "LEAKY_RELU":
-        return np.where(wide[0] >= 0, wide[0], WIDE(options.alpha) * wide[0])
+        return np.where(wide[0] >= 0, wide[0], WIDE(options["alpha"]) * wide[0])
     if op == "CAST":
         return wide[0].astype(WIDE)
     raise ValueError(f"`op` must be elementwise. Received: {op}.")

@@ -7,7 +7,6 @@ result. What was taken out and what was put in are compared again by `verify`.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer import edit
-from sqp_tflite.flatbuffer.chains import Chain, Walker, quantized, shape_of
+from sqp_tflite.flatbuffer.chains import Chain, Walker
+from sqp_tflite.flatbuffer.edit import Editor, NewOp
+from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
 
 CODES = np.arange(-128, 128, dtype=np.int64)
 """All codes of int8, in the order of a table's entries."""
@@ -40,86 +40,73 @@ class Table:
     entries: NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """The file after the lowering and the tables in it."""
-
-    content: bytes
-    tables: tuple[Table, ...]
-
-
-def lower(content: bytes, wanted: Callable[[frozenset[str]], bool] = lambda names: True) -> Lowered:
-    """Returns the file with tables for the float chains between int8 tensors.
+def lower(editor: Editor, wanted: Callable[[frozenset[str]], bool] = lambda names: True) -> tuple[Table, ...]:
+    """Puts tables in the place of float chains between int8 tensors, and returns them.
 
     Args:
-        content: A quantised file.
+        editor: Of a quantised file that was not changed since it was opened.
         wanted: Is given the names of the tensors that a chain's operators write; chains it declines stay.
     """
-    model = edit.unpack(content)
-    graph = model.subgraphs[0]
-    walker = Walker(model)
-    chosen: dict[int, tuple[Chain, NDArray[Any]]] = {}
-    for place, operator in enumerate(graph.operators):
-        chain = _chain(model, walker, operator)
-        if chain and wanted(frozenset(edit.name_of(graph.tensors[i]) for i in _outputs(graph, chain.ops))):
-            chosen[place] = chain, table_of(model, walker, chain, graph.tensors[operator.outputs[0]])
-    if not chosen:
-        return Lowered(content, ())
-    writer = _Writer(model)
-    tables, operators = [], []
-    for place, operator in enumerate(graph.operators):
-        if place not in chosen:
-            operators.append(operator)
+    main = editor.graph.main
+    walker, writer = Walker(main), _Writer(editor)
+    tables: list[Table] = []
+    replaced: dict[int, list[NewOp]] = {}
+    for op in main.ops:
+        chain = _chain(main, walker, op)
+        if chain is None or not wanted(frozenset(main.tensors[main.ops[i].outputs[0]].name for i in chain.ops)):
             continue
-        chain, entries = chosen[place]
-        operators += writer.lookup(chain, entries, operator.outputs[0])
-        names = [edit.name_of(graph.tensors[i]) for i in (chain.source, operator.outputs[0])]
-        tables.append(Table(names[0], names[1], entries))
-    graph.operators = _needed(operators, graph.outputs)
-    edit.drop_unused(model)
-    return Lowered(edit.pack(model), tuple(tables))
+        source, result = main.tensors[chain.source], main.tensors[op.outputs[0]]
+        entries = table_of(walker, chain, source, result)
+        tables.append(Table(source.name, result.name, entries))
+        replaced[op.index] = writer.lookup(chain, entries, result)
+    if replaced:
+        editor.replace_ops(replaced)
+        editor.drop_unused()
+    return tuple(tables)
 
 
-def table_of(model: Any, walker: Walker, chain: Chain, result: Any) -> NDArray[Any]:
+def table_of(walker: Walker, chain: Chain, source: Tensor, result: Tensor) -> NDArray[Any]:
     """Returns the code of the chain's result for every code of its source, int8, channel after channel.
 
     Args:
-        model: The file's `ModelT`.
-        walker: Of the same model.
+        walker: Of the chain's graph.
         chain: From an int8 tensor.
+        source: The int8 tensor that the chain begins with.
         result: The int8 tensor that the chain's result is quantised to.
     """
-    source = model.subgraphs[0].tensors[chain.source]
-    numbers = (CODES - int(source.quantization.zeroPoint[0])) * np.float64(source.quantization.scale[0])
-    values = np.broadcast_to(walker.evaluate(chain, numbers[:, None]), (256, chain.channels))
-    scale, point = np.float64(result.quantization.scale[0]), int(result.quantization.zeroPoint[0])
+    scale, point = _scale(source)
+    values = np.broadcast_to(walker.evaluate(chain, ((CODES - point) * scale)[:, None]), (256, chain.channels))
+    scale, point = _scale(result)
     steps = values / scale
-    # Halves away from zero, as the QUANTIZE kernels round; what is no number becomes the code of zero.
+    # Halves away from zero, as the QUANTIZE kernels round; NaN becomes the code of zero.
     rounded = np.where(np.isnan(steps), 0.0, np.sign(steps) * np.floor(np.abs(steps) + 0.5))
     return np.clip(rounded + point, -128, 127).astype(np.int8).T.reshape(-1)
 
 
-def verify(before: bytes, after: Lowered, observed: dict[str, NDArray[Any]]) -> tuple[str, ...]:
+def verify(
+    before: Graph, after: Graph, tables: tuple[Table, ...], observed: dict[str, NDArray[Any]]
+) -> tuple[str, ...]:
     """Returns what is wrong with a lowered file, in sentences; () for a right one.
 
     Args:
         before: The file that was lowered.
-        after: What became of it.
+        after: The lowered file.
+        tables: What `lower` returned.
         observed: Codes of the lowered file's tensors, by name, as a real interpreter computed them.
     """
-    old, new = edit.unpack(before), edit.unpack(after.content)
     wrong = []
-    if _signature(old) != _signature(new):
-        wrong.append(f"The inputs and outputs were {_signature(old)} and are {_signature(new)}.")
-    walker = Walker(old)
+    if _signature(before) != _signature(after):
+        wrong.append(f"The inputs and outputs were {_signature(before)} and are {_signature(after)}.")
+    main = before.main
+    walker = Walker(main)
     chains = {
-        edit.name_of(old.subgraphs[0].tensors[operator.outputs[0]]): (chain, operator.outputs[0])
-        for operator in old.subgraphs[0].operators
-        if (chain := _chain(old, walker, operator))
+        main.tensors[op.outputs[0]].name: (chain, main.tensors[op.outputs[0]])
+        for op in main.ops
+        if (chain := _chain(main, walker, op))
     }
-    for table in after.tables:
-        chain, output = chains[table.result]
-        expected = table_of(old, walker, chain, old.subgraphs[0].tensors[output]).reshape(chain.channels, 256)
+    for table in tables:
+        chain, result = chains[table.result]
+        expected = table_of(walker, chain, main.tensors[chain.source], result).reshape(chain.channels, 256)
         if not np.array_equal(expected.reshape(-1), table.entries):
             wrong.append(f"The table of `{table.result}` is not that of the chain it stands for.")
         codes, results = observed[table.source], observed[table.result]
@@ -131,101 +118,63 @@ def verify(before: bytes, after: Lowered, observed: dict[str, NDArray[Any]]) -> 
     return tuple(wrong)
 
 
-def _chain(model: Any, walker: Walker, operator: Any) -> Chain | None:
+def _chain(main: Subgraph, walker: Walker, op: Op) -> Chain | None:
     """The chain that a QUANTIZE to int8 ends, from an int8 tensor; None for other operators and chains."""
-    graph = model.subgraphs[0]
-    if edit.op_name(model, operator) != "QUANTIZE":
+    if op.name != "QUANTIZE":
         return None
-    output = graph.tensors[operator.outputs[0]]
-    chain = walker.chain(operator.inputs[0])
-    if chain is None or chain.channels > MAX_CHANNELS or edit.dtype_name(output) != "int8":
+    chain = walker.chain(op.inputs[0])
+    if chain is None or chain.channels > MAX_CHANNELS or main.tensors[op.outputs[0]].dtype != "int8":
         return None
-    source = graph.tensors[chain.source]
-    return chain if edit.dtype_name(source) == "int8" and quantized(source) else None
-
-
-def _outputs(graph: Any, places: tuple[int, ...]) -> list[int]:
-    return [graph.operators[place].outputs[0] for place in places]
+    source = main.tensors[chain.source]
+    return chain if source.dtype == "int8" and source.quantization else None
 
 
 class _Writer:
-    """Adds lookups to a model; equal tables, offsets and indices are shared."""
+    """Adds lookups to a file; equal tables, offsets and indices are shared."""
 
-    def __init__(self, model: Any):
-        from ai_edge_litert import schema_py_generated as schema
-
-        self._schema, self._model, self._graph = schema, model, model.subgraphs[0]
-        self._constants: dict[tuple[Any, ...], int] = {}
+    def __init__(self, editor: Editor):
+        self._editor, self._main = editor, editor.graph.main
+        self._constants: dict[tuple[object, ...], int] = {}
         self._indices: dict[tuple[int, int], int] = {}
 
-    def lookup(self, chain: Chain, entries: NDArray[Any], result: int) -> list[Any]:
+    def lookup(self, chain: Chain, entries: NDArray[Any], result: Tensor) -> list[NewOp]:
         """Returns the operators that write the result; the indices of a source are computed once."""
-        operators: list[Any] = []
+        operators: list[NewOp] = []
         key = chain.source, chain.channels
         if key not in self._indices:
-            name = edit.name_of(self._graph.tensors[chain.source])
-            wide = self._tensor(f"{name}/code", chain.source)
-            self._indices[key] = self._tensor(f"{name}/index{chain.channels}", chain.source)
-            offsets = (128 + 256 * np.arange(chain.channels)).astype(np.int32)
-            operators.append(self._operator("CAST", [chain.source], wide, "CastOptions", inDataType=9, outDataType=2))
-            operators.append(
-                self._operator("ADD", [wide, self._constant("offset", offsets)], self._indices[key], "AddOptions")
-            )
-        table = self._constant("table", entries, self._graph.tensors[result].quantization)
-        operators.append(self._operator("GATHER", [table, self._indices[key]], result, "GatherOptions", axis=0))
-        return operators
+            source = self._main.tensors[chain.source]
+            wide = self._editor.add_tensor(f"{source.name}/code", "int32", source.shape)
+            index = self._editor.add_tensor(f"{source.name}/index{chain.channels}", "int32", source.shape)
+            offsets = self._constant("offset", (128 + 256 * np.arange(chain.channels)).astype(np.int32))
+            types = {"inDataType": "INT8", "outDataType": "INT32"}
+            operators = [
+                NewOp("CAST", (chain.source,), (wide,), "CastOptions", types),
+                NewOp("ADD", (wide, offsets), (index,), "AddOptions"),
+            ]
+            self._indices[key] = index
+        table = self._constant("table", entries, result)
+        gather = NewOp("GATHER", (table, self._indices[key]), (result.index,), "GatherOptions", {"axis": 0})
+        return [*operators, gather]
 
-    def _tensor(self, name: str, like: int) -> int:
-        tensor = self._schema.TensorT()
-        tensor.name, tensor.shape, tensor.buffer = name, list(shape_of(self._graph.tensors[like])), 0
-        tensor.type, tensor.quantization = self._schema.TensorType.INT32, self._schema.QuantizationParametersT()
-        self._graph.tensors.append(tensor)
-        return len(self._graph.tensors) - 1
-
-    def _constant(self, kind: str, array: NDArray[Any], quantization: Any = None) -> int:
-        scale = () if quantization is None else (float(quantization.scale[0]), int(quantization.zeroPoint[0]))
-        bytes_key, key = (kind, array.tobytes()), (kind, array.tobytes(), *scale)
+    def _constant(self, kind: str, array: NDArray[Any], like: Tensor | None = None) -> int:
+        stored: tuple[object, ...] = (kind, array.tobytes())
+        key = (*stored, like.quantization) if like else stored
         if key not in self._constants:
-            same = self._constants.get(bytes_key)
-            index = edit.add_constant(self._model, self._graph, f"sqp.{kind}.{len(self._constants)}", array)
-            if same is not None:
-                self._model.buffers.pop()
-                self._graph.tensors[index].buffer = self._graph.tensors[same].buffer
-            if quantization is not None:
-                self._graph.tensors[index].quantization = copy.deepcopy(quantization)
-            self._constants.setdefault(bytes_key, index)
+            name = f"sqp.{kind}.{len(self._constants)}"
+            place = like.index if like else None
+            index = self._editor.add_constant(name, array, quantized_as=place, stored_as=self._constants.get(stored))
+            self._constants.setdefault(stored, index)
             self._constants[key] = index
         return self._constants[key]
 
-    def _operator(self, name: str, inputs: list[int], output: int, table: str, **fields: int) -> Any:
-        operator = self._schema.OperatorT()
-        operator.opcodeIndex = edit.op_code(self._model, name)
-        operator.inputs, operator.outputs = inputs, [output]
-        operator.builtinOptionsType = getattr(self._schema.BuiltinOptions, table)
-        operator.builtinOptions = getattr(self._schema, f"{table}T")()
-        for field, number in fields.items():
-            setattr(operator.builtinOptions, field, number)
-        return operator
+
+def _scale(tensor: Tensor) -> tuple[np.float64, int]:
+    """The scale and zero point of a tensor that `_chain` has seen to be quantised."""
+    if tensor.quantization is None:
+        raise ValueError(f"`{tensor.name}` must be quantised. Received: plain {tensor.dtype}.")
+    return np.float64(tensor.quantization.scales[0]), tensor.quantization.zero_points[0]
 
 
-def _needed(operators: list[Any], outputs: Any) -> list[Any]:
-    """The operators that something depends on."""
-    wanted = {int(index) for index in outputs}
-    kept = []
-    for operator in reversed(operators):
-        if any(int(index) in wanted for index in operator.outputs):
-            kept.append(operator)
-            wanted |= {int(index) for index in operator.inputs}
-    return kept[::-1]
-
-
-def _signature(model: Any) -> list[tuple[Any, ...]]:
-    graph = model.subgraphs[0]
-    rows = []
-    for index in [*graph.inputs, *graph.outputs]:
-        tensor = graph.tensors[index]
-        scale = (
-            (float(tensor.quantization.scale[0]), int(tensor.quantization.zeroPoint[0])) if quantized(tensor) else ()
-        )
-        rows.append((edit.name_of(tensor), shape_of(tensor), edit.dtype_name(tensor), *scale))
-    return rows
+def _signature(graph: Graph) -> list[tuple[Any, ...]]:
+    ends = (*graph.inputs, *graph.outputs)
+    return [(t.name, t.shape, t.dtype, *(_scale(t) if t.quantization else ())) for t in ends]

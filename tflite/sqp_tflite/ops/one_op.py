@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sqp_tflite.flatbuffer.edit import Editor, NewOp, blank
+
 QUANTIZED = ("int8", "int16")
 REAL = ("float32", *QUANTIZED)
 ANY = (*REAL, "int32", "bool")
@@ -86,54 +88,23 @@ def options(table: str, **fields: Any) -> tuple[str, MappingProxyType[str, Any]]
 
 def build(case: Case) -> bytes:
     """Returns the TFLite file of one case."""
-    import flatbuffers
-    from ai_edge_litert import schema_py_generated as schema
-
-    model = schema.ModelT()
-    model.version = 3
-    model.description = f"{case.op} {case.dtype}"
-    model.buffers = [schema.BufferT()]
-    graph = schema.SubGraphT()
-    graph.name, graph.tensors = "main", []
-    operator = schema.OperatorT()
-    operator.inputs = [_add(schema, model, graph, operand, f"in{i}") for i, operand in enumerate(case.inputs)]
-    operator.outputs = [_add(schema, model, graph, operand, f"out{i}") for i, operand in enumerate(case.outputs)]
-    operator.opcodeIndex = 0
-    if case.options:
-        table, fields = case.options
-        operator.builtinOptionsType = getattr(schema.BuiltinOptions, table)
-        operator.builtinOptions = getattr(schema, f"{table}T")()
-        for name, content in fields.items():
-            setattr(operator.builtinOptions, name, content)
-    code = schema.OperatorCodeT()
-    code.builtinCode = getattr(schema.BuiltinOperator, case.op)
-    code.deprecatedBuiltinCode = min(code.builtinCode, 127)
-    code.version = case.version
-    model.operatorCodes = [code]
-    graph.operators = [operator]
-    computed = [
-        i for i, operand in zip(operator.inputs, case.inputs, strict=True) if operand and operand.values is None
-    ]
-    graph.inputs, graph.outputs = computed, operator.outputs
-    model.subgraphs = [graph]
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    return bytes(builder.Output())
+    editor = Editor(blank(f"{case.op} {case.dtype}"))
+    inputs = tuple(_add(editor, operand, f"in{i}") for i, operand in enumerate(case.inputs))
+    outputs = tuple(_add(editor, operand, f"out{i}") for i, operand in enumerate(case.outputs))
+    table, fields = case.options or ("", None)
+    editor.add_op(NewOp(case.op, inputs, outputs, table, fields, case.version))
+    computed = [i for i, operand in zip(inputs, case.inputs, strict=True) if operand and operand.values is None]
+    editor.set_ends(computed, outputs)
+    return editor.bytes()
 
 
-def _add(schema: Any, model: Any, graph: Any, operand: Operand | None, name: str) -> int:
+def _add(editor: Editor, operand: Operand | None, name: str) -> int:
     if operand is None:
         return -1
-    tensor = schema.TensorT()
-    tensor.name, tensor.shape = name, list(operand.shape)
-    tensor.type = getattr(schema.TensorType, operand.dtype.upper())
-    tensor.quantization = schema.QuantizationParametersT()
+    if operand.values is None:
+        return editor.add_tensor(name, operand.dtype, operand.shape, operand.scale or None, operand.zero_point)
+    array = np.asarray(operand.values).astype(operand.dtype).reshape(operand.shape)
+    index = editor.add_constant(name, array)
     if operand.scale:
-        tensor.quantization.scale, tensor.quantization.zeroPoint = [operand.scale], [operand.zero_point]
-    buffer = schema.BufferT()
-    if operand.values is not None:
-        buffer.data = np.frombuffer(np.asarray(operand.values).astype(operand.dtype).tobytes(), np.uint8)
-    model.buffers.append(buffer)
-    tensor.buffer = len(model.buffers) - 1
-    graph.tensors.append(tensor)
-    return len(graph.tensors) - 1
+        editor.set_scale(index, operand.scale, operand.zero_point)
+    return index

@@ -31,7 +31,6 @@ FIXED_OUTPUT = {
 }
 """Operators whose kernels insist on one scale and zero point of the output."""
 
-_PADDING_SAME = 0
 _IMAGE = (1, 4, 4, 2)
 _VECTOR = (1, 4)
 
@@ -92,7 +91,7 @@ def _conv(op: str, dtype: str) -> Case:
     tables = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
     kernel = (2, 3, 3, 2) if op == "CONV_2D" else (1, 3, 3, 2)
     more = {} if op == "CONV_2D" else {"depthMultiplier": 1}
-    fields = {"padding": _PADDING_SAME, "strideH": 1, "strideW": 1, "dilationHFactor": 1, "dilationWFactor": 1, **more}
+    fields = {"padding": "SAME", "strideH": 1, "strideW": 1, "dilationHFactor": 1, "dilationWFactor": 1, **more}
     x = value(_IMAGE, dtype)
     return Case(op, dtype, (x, _weights(kernel, dtype), _bias(2, dtype)), (x,), options(tables[op], **fields))
 
@@ -100,14 +99,14 @@ def _conv(op: str, dtype: str) -> Case:
 def _conv_3d(op: str, dtype: str) -> Case:
     x = value((1, 4, 4, 4, 1), dtype)
     kernel = _weights((2, 2, 2, 1, 1), dtype)
-    fields = {"padding": _PADDING_SAME, "strideD": 1, "strideH": 1, "strideW": 1}
+    fields = {"padding": "SAME", "strideD": 1, "strideH": 1, "strideW": 1}
     fields |= {"dilationDFactor": 1, "dilationHFactor": 1, "dilationWFactor": 1}
     return Case(op, dtype, (x, kernel, _bias(1, dtype)), (x,), options("Conv3DOptions", **fields))
 
 
 def _transpose_conv(op: str, dtype: str) -> Case:
     x, y = value((1, 2, 2, 2), dtype), value(_IMAGE, dtype)
-    table = options("TransposeConvOptions", padding=_PADDING_SAME, strideH=2, strideW=2)
+    table = options("TransposeConvOptions", padding="SAME", strideH=2, strideW=2)
     return Case(op, dtype, (indices(*_IMAGE), _weights((2, 3, 3, 2), dtype), x, _bias(2, dtype)), (y,), table)
 
 
@@ -166,9 +165,8 @@ def _select(op: str, dtype: str) -> Case:
 
 def _cast(op: str, dtype: str) -> Case:
     target = "float32" if dtype in ("int32", "bool") else "int32"
-    numbers = {"float32": 0, "int32": 2, "bool": 6, "int8": 9, "int16": 7}
     x = Operand(_VECTOR, dtype, code=1)
-    table = options("CastOptions", inDataType=numbers[dtype], outDataType=numbers[target])
+    table = options("CastOptions", inDataType=dtype.upper(), outDataType=target.upper())
     return Case(op, dtype, (x,), (Operand(_VECTOR, target),), table)
 
 
@@ -197,7 +195,7 @@ def _prelu(op: str, dtype: str) -> Case:
 
 
 def _arg(op: str, dtype: str) -> Case:
-    table = options(f"{'ArgMax' if op == 'ARG_MAX' else 'ArgMin'}Options", outputType=2)
+    table = options(f"{'ArgMax' if op == 'ARG_MAX' else 'ArgMin'}Options", outputType="INT32")
     return Case(op, dtype, (value(_VECTOR, dtype), constant((1,), "int32", 1)), (Operand((1,), "int32"),), table)
 
 
@@ -230,7 +228,9 @@ def _strided_slice(op: str, dtype: str) -> Case:
 
 
 def _shape(op: str, dtype: str) -> Case:
-    return Case(op, dtype, (value(_VECTOR, dtype),), (Operand((2,), "int32"),), options("ShapeOptions", outType=2))
+    return Case(
+        op, dtype, (value(_VECTOR, dtype),), (Operand((2,), "int32"),), options("ShapeOptions", outType="INT32")
+    )
 
 
 _REDUCE = _with(indices(1, 2), out=(1, 2), table="ReducerOptions", shape=_IMAGE)
@@ -256,7 +256,7 @@ FAMILIES: dict[str, Family] = {
     "RESHAPE": Family(ANY, _with(indices(2, 2), out=(2, 2), table="ReshapeOptions", newShape=[2, 2])),
     "PAD": Family(NUMERIC, _with(_PAD_ROWS, out=(1, 6), table="PadOptions")),
     "PADV2": Family(NUMERIC, _padv2),
-    "MIRROR_PAD": Family(REAL, _with(_PAD_ROWS, out=(1, 6), table="MirrorPadOptions", mode=0)),
+    "MIRROR_PAD": Family(REAL, _with(_PAD_ROWS, out=(1, 6), table="MirrorPadOptions", mode="REFLECT")),
     "CONCATENATION": Family(ANY, _concatenation),
     "TRANSPOSE": Family(ANY, _with(indices(0, 3, 1, 2), out=(1, 2, 4, 4), table="TransposeOptions", shape=_IMAGE)),
     "SLICE": Family(ANY, _with(indices(0, 1), indices(1, 2), out=(1, 2), table="SliceOptions")),

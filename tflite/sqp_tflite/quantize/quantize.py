@@ -9,16 +9,16 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sqp_tflite.errors import CrashedError
-from sqp_tflite.flatbuffer import edit
+from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
-from sqp_tflite.flatbuffer.float_ends import with_float_ends
+from sqp_tflite.flatbuffer.float_ends import add_float_ends
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.flatbuffer.tables import Lowered, lower, verify
+from sqp_tflite.flatbuffer.tables import Table, lower, verify
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.islands import Islands
-from sqp_tflite.quantize.recipe import INTEGER_BITS, Quantized, Request
+from sqp_tflite.quantize.recipe import INTEGER_BITS, Request
 from sqp_tflite.report import Finding, LayerError
 from sqp_tflite.run import layer_errors
 from sqp_tflite.source.samples import Samples
@@ -69,7 +69,9 @@ def quantize(content: bytes, samples: Samples, request: Request, layers: LayerNa
 
 
 def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNames, worker: Worker) -> Reduced:
-    named = edit.with_own_names(content)
+    plain = Editor(content)
+    plain.give_own_names()
+    named, main = plain.bytes(), plain.main()
     ranges: dict[str, tuple[float, float]] = {}
     notes: tuple[str, ...] = ()
     if request.quantize in INTEGER_BITS:
@@ -78,19 +80,21 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
         calibration.check(found, layers)
         ranges, notes = found.ranges(), calibration.notes(found, layers)
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
-    lowered = _lowered(quantized, request, samples, worker)
-    graph = read(named)
-    ended = with_float_ends(lowered.content) if _ends_to_add(request, quantized.islands) else lowered.content
-    ended = edit.with_io_names(ended, *(tuple(t.name for t in ts) for ts in (graph.inputs, graph.outputs)))
+    editor = Editor(quantized.content)
+    tables = _put_tables(editor, quantized.islands, samples, worker)
+    if _ends_to_add(request, quantized.islands):
+        add_float_ends(editor)
+    editor.name_ends(*(tuple(main.tensors[i].name for i in ends) for ends in (main.inputs, main.outputs)))
+    ended = editor.bytes()
     if request.quantize not in INTEGER_BITS:
         return Reduced(ended)
     after = read(ended)
     findings = hidden_floats(after, request, quantized.islands, layers)
     errors = ()
     if not findings:
-        wanted = layer_errors.pairs(graph, after, layers)
+        wanted = layer_errors.pairs(main, after.main, layers)
         errors = worker.call("sqp_tflite.run.layer_errors:layer_errors_here", named, ended, samples.inputs, wanted)
-    return Reduced(ended, findings, notes + _table_notes(lowered, layers), errors)
+    return Reduced(ended, findings, notes + _table_notes(tables, layers), errors)
 
 
 def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: LayerNames) -> tuple[Finding, ...]:
@@ -140,18 +144,19 @@ def _remedy(op: str, request: Request) -> str:
     return "Write the layer with other operations, or export it in float32."
 
 
-def _lowered(quantized: Quantized, request: Request, samples: Samples, worker: Worker) -> Lowered:
-    tables = quantized.islands.tables
+def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Worker) -> tuple[Table, ...]:
+    """Lowers the islands that are to become tables, and holds the result against a real interpreter."""
+    tables = lower(editor, lambda names: not islands.tables.isdisjoint(names)) if islands.tables else ()
     if not tables:
-        return Lowered(quantized.content, ())
-    lowered = lower(quantized.content, lambda names: not tables.isdisjoint(names))
-    names = tuple(name for table in lowered.tables for name in (table.source, table.result))
+        return ()
+    names = tuple(name for table in tables for name in (table.source, table.result))
     few = tuple(array[:_TABLE_SAMPLES] for array in samples.inputs)
-    observed = worker.call("sqp_tflite.quantize.quantize:codes_here", lowered.content, few, names) if names else {}
-    wrong = verify(quantized.content, lowered, observed)
+    content = editor.bytes()
+    observed = worker.call("sqp_tflite.quantize.quantize:codes_here", content, few, names)
+    wrong = verify(editor.graph, read(content), tables, observed)
     if wrong:
         raise CrashedError(f"The tables of the lowered file are not right: {' '.join(wrong)} Use another --lowering.")
-    return lowered
+    return tables
 
 
 def codes_here(content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
@@ -163,12 +168,12 @@ def _ends_to_add(request: Request, islands: Islands) -> bool:
     return request.float_io and request.quantize in INTEGER_BITS and bool(islands.tables)
 
 
-def _table_notes(lowered: Lowered, layers: LayerNames) -> tuple[str, ...]:
-    if not lowered.tables:
+def _table_notes(tables: tuple[Table, ...], layers: LayerNames) -> tuple[str, ...]:
+    if not tables:
         return ()
-    distinct = {table.entries.tobytes() for table in lowered.tables}
-    names = list(dict.fromkeys(layers.of(table.result.removesuffix("_quantized")) for table in lowered.tables))
+    distinct = {table.entries.tobytes() for table in tables}
+    names = list(dict.fromkeys(layers.of(table.result.removesuffix("_quantized")) for table in tables))
     return (
-        f"{len(lowered.tables)} activation(s) are tables, {sum(map(len, distinct))} bytes in all: "
+        f"{len(tables)} activation(s) are tables, {sum(map(len, distinct))} bytes in all: "
         f"{', '.join(f'`{name}`' for name in names[:5])}{', ...' if len(names) > 5 else ''}.",
     )

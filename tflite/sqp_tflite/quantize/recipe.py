@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer import edit
-from sqp_tflite.flatbuffer.chains import quantized
+from sqp_tflite.flatbuffer import schema
+from sqp_tflite.flatbuffer.edit import Editor
+from sqp_tflite.flatbuffer.graph import Subgraph
+from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.policy import kernels
 from sqp_tflite.quantize.calibration import SMALLEST_RANGE
@@ -76,30 +78,17 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
         _add_float_recipe(manager, request.quantize)
         found = quantizer.Quantizer(content, manager.get_quantization_recipe()).quantize(enable_progress_report=False)
         return Quantized(bytes(found.quantized_model), Islands(frozenset(), frozenset()))
-    model = edit.unpack(content)
-    chosen = _islands(model, request)
+    graph = read(content).main
+    chosen = _islands(graph, request)
     _add_integer_recipe(manager, request, chosen)
-    statistics = _statistics(model, ranges)
-    statistics |= _weight_ranges(model, statistics, INTEGER_BITS[request.quantize])
+    statistics = _statistics(graph, ranges)
+    statistics |= _weight_ranges(graph, statistics, INTEGER_BITS[request.quantize])
     recipe = manager.get_quantization_recipe()
     found = quantizer.Quantizer(content, recipe).quantize(statistics, enable_progress_report=False)
-    return Quantized(edit.with_own_names(_with_dead_outputs(bytes(found.quantized_model))), chosen)
-
-
-def _with_dead_outputs(content: bytes) -> bytes:
-    """Returns the file in which outputs that nothing reads have their operator's type: the quantiser passes by them."""
-    model = edit.unpack(content)
-    graph = model.subgraphs[0]
-    read = {int(i) for operator in graph.operators for i in operator.inputs} | {int(i) for i in graph.outputs}
-    changed = False
-    for operator in graph.operators:
-        outputs = [graph.tensors[i] for i in operator.outputs]
-        given = next((t for t in outputs if quantized(t)), None)
-        for index, tensor in zip(operator.outputs, outputs, strict=True):
-            if given is not None and index not in read and not quantized(tensor):
-                tensor.type, tensor.quantization = given.type, given.quantization
-                changed = True
-    return edit.pack(model) if changed else content
+    editor = Editor(bytes(found.quantized_model))
+    editor.retype_dead_outputs()
+    editor.give_own_names()
+    return Quantized(editor.bytes(), chosen)
 
 
 def _add_float_recipe(manager: Any, kind: str) -> None:
@@ -150,26 +139,23 @@ def _scopes(names: frozenset[str]) -> list[str]:
     return [f"^({'|'.join(re.escape(name) for name in sorted(names))});$"] if names else []
 
 
-def _islands(model: Any, request: Request) -> Islands:
+def _islands(graph: Subgraph, request: Request) -> Islands:
     has = kernels(request.target)
     bits = INTEGER_BITS[request.quantize]
     static = _static_ops(bits)
-    found = islands(model, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()), request.forms)
+    found = islands(graph, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()), request.forms)
     # There is no table of 65,536 entries: what int16 lacks is found by the audit.
     return found if bits == 8 else Islands(found.activations, frozenset())
 
 
 def _static_ops(bits: int) -> frozenset[str]:
     """Operators that the quantiser can give static integer activations."""
-    from ai_edge_litert import schema_py_generated as schema
-    from litert_quantizer import recipe_manager
+    from litert_quantizer import qtyping, recipe_manager
     from litert_quantizer.utils import tfl_flatbuffer_utils
 
     manager = recipe_manager.RecipeManager()
-    from litert_quantizer import qtyping
-
     manager.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8)
-    spelled = {number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()}
+    spelled = schema.names("BuiltinOperator")
     return frozenset(
         spelled[code]
         for code, name in tfl_flatbuffer_utils.TFL_OP_CODE_TO_NAME.items()
@@ -177,14 +163,13 @@ def _static_ops(bits: int) -> frozenset[str]:
     )
 
 
-def _statistics(model: Any, ranges: dict[str, tuple[float, float]]) -> dict[str, dict[str, NDArray[Any]]]:
+def _statistics(graph: Subgraph, ranges: dict[str, tuple[float, float]]) -> dict[str, dict[str, NDArray[Any]]]:
     """The quantiser's statistics; near-zero ranges are widened, and rsqrt(v) is clipped where v spans too much."""
-    graph = model.subgraphs[0]
     clipped = dict(ranges)
-    for operator in graph.operators:
-        if edit.op_name(model, operator) != "RSQRT":
+    for op in graph.ops:
+        if op.name != "RSQRT":
             continue
-        root, v = (edit.name_of(graph.tensors[i]) for i in (operator.outputs[0], operator.inputs[0]))
+        root, v = graph.tensors[op.outputs[0]].name, graph.tensors[op.inputs[0]].name
         if in_scope(root) and root in ranges and ranges[v][1] > 0:
             clipped[root] = 0.0, min(ranges[root][1], ROOT_SPAN / float(np.sqrt(ranges[v][1])))
     statistics = {}
@@ -204,33 +189,31 @@ _DEAD = 2.0**-12
 
 
 def _weight_ranges(
-    model: Any, statistics: dict[str, dict[str, NDArray[Any]]], bits: int
+    graph: Subgraph, statistics: dict[str, dict[str, NDArray[Any]]], bits: int
 ) -> dict[str, dict[str, NDArray[Any]]]:
     """Ranges of weights with channels that are (almost) dead.
 
-    Such a channel's scale would be next to nothing, its bias would not fit its 32 bits, and the kernels' multipliers
-    would leave their range. It gets the scale that its bias needs, and no less than a 4096th of the widest channel's.
+    Such a channel's scale would be close to 0, its bias would not fit its 32 bits, and the kernels' multipliers would
+    leave their range. It gets the scale that its bias needs, and no less than a 4096th of the widest channel's.
     """
-    graph = model.subgraphs[0]
     found = {}
-    for operator in graph.operators:
-        op = edit.op_name(model, operator)
-        if op not in _CHANNEL_AXIS:
+    for op in graph.ops:
+        if op.name not in _CHANNEL_AXIS:
             continue
-        data, weights = (graph.tensors[operator.inputs[i]] for i in ((0, 1) if op != "TRANSPOSE_CONV" else (2, 1)))
-        array, range_in = edit.values(model, weights), statistics.get(edit.name_of(data))
+        data, weights = (graph.tensors[op.inputs[i]] for i in ((0, 1) if op.name != "TRANSPOSE_CONV" else (2, 1)))
+        array, range_in = weights.values, statistics.get(data.name)
         if array is None or range_in is None or array.dtype != np.float32:
             continue
-        axis = _CHANNEL_AXIS[op]
+        axis = _CHANNEL_AXIS[op.name]
         bound = np.abs(array).max(axis=tuple(i for i in range(array.ndim) if i != axis), keepdims=True)
         floor = np.full(bound.shape, max(float(bound.max()) * _DEAD, SMALLEST_RANGE) if bound.any() else 1.0)
-        place = _BIAS_PLACE[op]
-        if len(operator.inputs) > place and operator.inputs[place] >= 0:
-            bias = edit.values(model, graph.tensors[operator.inputs[place]])
+        place = _BIAS_PLACE[op.name]
+        if len(op.inputs) > place and op.inputs[place] >= 0:
+            bias = graph.tensors[op.inputs[place]].values
             step = max(abs(float(range_in["max"])), abs(float(range_in["min"])), SMALLEST_RANGE) / 2 ** (bits - 1)
             if bias is not None:
                 floor = np.maximum(floor, np.abs(bias).reshape(bound.shape) / (step * _BIAS_LIMIT) * 127)
         if np.any(bound < floor):
             widened = np.maximum(bound, floor)
-            found[edit.name_of(weights)] = {"min": -widened, "max": widened}
+            found[weights.name] = {"min": -widened, "max": widened}
     return found

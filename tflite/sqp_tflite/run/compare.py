@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.graph import numbers
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.policy import TARGETS
 from sqp_tflite.report import Agreement
@@ -46,20 +46,6 @@ class Original:
     threshold: float = 0.5
 
 
-def type_of(graph: Graph) -> str:
-    """Returns the type of numbers of a file, in the words of `--quantize`."""
-    dtypes = {op.dtype for _, op in graph.all_ops()}
-    if graph.integer and any(tensor.dtype == "int16" for tensor in graph.inputs + graph.outputs):
-        return "int16x8"
-    if {"int8", "uint8"} & dtypes:
-        return "int8"
-    if "int16" in dtypes:
-        return "int16x8"
-    if any(op.weights in ("int8", "int4") for _, op in graph.all_ops()):
-        return "dynamic"
-    return "float16" if "float16" in dtypes else "float32"
-
-
 def compare(
     content: bytes,
     samples: Samples,
@@ -80,7 +66,7 @@ def compare(
     """
     original = original or Original(reference)
     if tolerance is None:
-        tolerance = TOLERANCES[type_of(read(content))]
+        tolerance = TOLERANCES[numbers(read(content))]
     with ThreadPoolExecutor(len(TARGETS)) as pool:
         return tuple(pool.map(lambda runtime: _one(runtime, content, samples, reference, tolerance, original), TARGETS))
 

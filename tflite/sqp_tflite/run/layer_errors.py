@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.graph import Subgraph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.report import LayerError
@@ -17,15 +17,15 @@ MOST_SAMPLES = 64
 """Samples that the errors are measured on: the first ones, as both files keep every tensor while they run."""
 
 
-def pairs(plain: Graph, reduced: Graph, layers: LayerNames) -> tuple[tuple[str, str, str], ...]:
+def pairs(plain: Subgraph, reduced: Subgraph, layers: LayerNames) -> tuple[tuple[str, str, str], ...]:
     """Returns (layer, tensor of the float file, tensor of the other file): the last tensor of each layer in both."""
-    held = {tensor.name for tensor in reduced.main.tensors if not tensor.constant}
+    held = {tensor.name for tensor in reduced.tensors if not tensor.constant}
     last: dict[str, tuple[str, str]] = {}
-    for op in plain.main.ops:
+    for op in plain.ops:
         for index in op.outputs:
-            name = plain.main.tensors[index].name
+            name = plain.tensors[index].name
             found = next((n for n in (f"{name}_quantized", name) if n in held), None)
-            if found and plain.main.tensors[index].dtype == "float32":
+            if found and plain.tensors[index].dtype == "float32":
                 last[layers.of(name)] = name, found
     return tuple((layer, *names) for layer, names in last.items())
 
@@ -65,7 +65,7 @@ def observe_here(
     """
     main = read(content).main
     interpreter = keeping_tensors(content)
-    tensors = {tensor.name: tensor for tensor in main.tensors if tensor.name in set(names)}
+    tensors = {name: tensor for name, tensor in main.by_name().items() if name in set(names)}
     rows: dict[str, list[NDArray[Any]]] = {name: [] for name in tensors}
     for sample in range(len(inputs[0])):
         for index, array in zip(main.inputs, inputs, strict=True):

@@ -7,15 +7,26 @@ import numpy as np
 import pytest
 
 from benchmarks import activation_grid
-from sqp_tflite.flatbuffer import edit
-from sqp_tflite.flatbuffer.elementwise import BINARY, ELEMENTWISE, UNARY, apply
+from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import lower, verify
 from sqp_tflite.quantize.recipe import Request, quantize_here
 from sqp_tflite.run.layer_errors import observe_here
-from sqp_tflite.worker import Worker
 
 RANGES = ((-6.0, 6.0), (-3.0, 21.7))
+
+
+def lowered_file(content):
+    """A quantised file with tables, and the tables."""
+    editor = Editor(content)
+    tables = lower(editor)
+    return editor.bytes(), tables
+
+
+def with_own_names(content):
+    editor = Editor(content)
+    editor.give_own_names()
+    return editor.bytes()
 
 
 @pytest.fixture(scope="module")
@@ -48,18 +59,18 @@ def test_the_algebraic_island_is_exact_but_for_ties(capsys):
 
 def test_the_chain_becomes_cast_add_gather(softplus):
     assert [op.name for op in read(softplus).main.ops] == ["DEQUANTIZE", "EXP", "ADD", "LOG", "QUANTIZE"]
-    lowered = lower(softplus)
-    assert [(op.name, op.dtype) for op in read(lowered.content).main.ops] == [
+    content, (table,) = lowered_file(softplus)
+    assert [(op.name, op.dtype) for op in read(content).main.ops] == [
         ("CAST", "int8"),
         ("ADD", "int32"),
         ("GATHER", "int8"),
     ]
-    (table,) = lowered.tables
+    assert read(content).main.ops[0].options == {"inDataType": "INT8", "outDataType": "INT32"}
     assert table.entries.shape == (256,)
 
 
 def test_the_table_is_within_half_a_step_of_softplus(softplus):
-    (table,) = lower(softplus).tables
+    _, (table,) = lowered_file(softplus)
     (given,), (made,) = read(softplus).inputs, read(softplus).outputs
     for code in (-128, -77, -1, 0, 1, 63, 127):
         x = (code - given.quantization.zero_points[0]) * mpmath.mpf(given.quantization.scales[0])
@@ -68,40 +79,49 @@ def test_the_table_is_within_half_a_step_of_softplus(softplus):
         assert abs((int(table.entries[code + 128]) - point) * scale - true) <= scale / 2
 
 
-def _observed(content, lowered):
-    names = tuple(name for table in lowered.tables for name in (table.source, table.result))
-    return observe_here(lowered.content, (np.linspace(-6, 6, 256)[None],), names, codes=True)
+def _verified(before, content, tables):
+    names = tuple(name for table in tables for name in (table.source, table.result))
+    observed = observe_here(content, (np.linspace(-6, 6, 256)[None],), names, codes=True)
+    return verify(read(before), read(content), tables, observed)
 
 
 def test_a_right_lowering_is_verified(softplus):
-    lowered = lower(softplus)
-    assert verify(softplus, lowered, _observed(softplus, lowered)) == ()
+    assert _verified(softplus, *lowered_file(softplus)) == ()
 
 
-def test_a_wrong_entry_is_found(softplus):
-    """The planted fault: one entry of the table, in the file and in the record."""
-    lowered = lower(softplus)
-    (table,) = lowered.tables
+def test_a_wrong_entry_in_the_file_is_found(softplus):
+    content, (table,) = lowered_file(softplus)
     entries = table.entries.copy()
     entries[200] += 1
-    file = lowered.content.replace(table.entries.tobytes(), entries.tobytes())
-    assert file != lowered.content
-    broken = dataclasses.replace(lowered, content=file)
-    assert any("differs from its table in" in line for line in verify(softplus, broken, _observed(softplus, broken)))
-    recorded = dataclasses.replace(lowered, tables=(dataclasses.replace(table, entries=entries),))
-    assert any("is not that of the chain" in line for line in verify(softplus, recorded, _observed(softplus, lowered)))
+    broken = content.replace(table.entries.tobytes(), entries.tobytes())
+    assert broken != content
+    assert any("differs from its table in" in line for line in _verified(softplus, broken, (table,)))
+
+
+def test_a_wrong_entry_in_the_record_is_found(softplus):
+    content, (table,) = lowered_file(softplus)
+    entries = table.entries.copy()
+    entries[200] += 1
+    wrong = _verified(softplus, content, (dataclasses.replace(table, entries=entries),))
+    assert any("is not that of the chain" in line for line in wrong)
 
 
 def test_changed_ends_are_found(softplus):
     """The planted fault: another name of the output."""
-    lowered = lower(softplus)
-    renamed = dataclasses.replace(lowered, content=edit.with_io_names(lowered.content, ("x",), ("other",)))
-    observed = _observed(softplus, lowered)
-    assert any("inputs and outputs were" in line for line in verify(softplus, renamed, observed))
+    content, tables = lowered_file(softplus)
+    editor = Editor(content)
+    (end,) = editor.graph.main.outputs
+    editor.rename(end, "other")
+    renamed = read(editor.bytes())
+    names = tuple(name for table in tables for name in (table.source, table.result))
+    observed = observe_here(content, (np.linspace(-6, 6, 256)[None],), names, codes=True)
+    assert any("inputs and outputs were" in line for line in verify(read(softplus), renamed, tables, observed))
 
 
 def test_declined_chains_stay(softplus):
-    assert lower(softplus, lambda names: False).content == softplus
+    editor = Editor(softplus)
+    assert lower(editor, lambda names: False) == ()
+    assert editor.bytes() == softplus
 
 
 def test_equal_tables_are_shared():
@@ -116,16 +136,16 @@ def test_equal_tables_are_shared():
     squareplus, bound = keras.activations.squareplus, keras.layers.Rescaling(1.0)
     outputs = [keras.layers.Activation(squareplus, name=name)(bound(i) if name == "c" else i) for name in "ab"]
     traced = trace(plan(load(keras.Model(i, [*outputs, keras.layers.Activation("softplus", name="c")(i)]))))
-    content = edit.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
+    content = with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
     ranges = {tensor.name: (-4.0, 4.5) for tensor in read(content).main.tensors}
     made = quantize_here(content, Request("int8", "table", "tflm", float_io=False, forms=traced.forms), ranges).content
-    lowered = lower(made)
-    ops = [op.name for op in read(lowered.content).main.ops]
-    assert len(lowered.tables) >= 2
+    content, tables = lowered_file(made)
+    ops = [op.name for op in read(content).main.ops]
+    assert len(tables) >= 2
     # One index for all of a source's tables, one constant for equal tables.
     assert ops.count("CAST") == 1
-    distinct = {table.entries.tobytes() for table in lowered.tables}
-    held = [t for t in read(lowered.content).main.tensors if t.name.startswith("sqp.table")]
+    distinct = {table.entries.tobytes() for table in tables}
+    held = [t for t in read(content).main.tensors if t.name.startswith("sqp.table")]
     assert len(held) == len(distinct) == 2
 
 
@@ -147,31 +167,14 @@ def test_a_constant_per_channel_gets_a_table_per_channel():
     x = np.random.default_rng(0).uniform(-6, 6, (20, 3, 4)).astype(np.float32)
     expected = np.asarray(model(x))
     traced = trace(plan(load(model)))
-    content = edit.with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
+    content = with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
     ranges = {tensor.name: (-6.0, 6.0) for tensor in read(content).main.tensors}
     ranges[traced.outputs[0]] = 0.0, float(expected.max())
     request = Request("int8", "table", "tflm", float_io=False, forms=traced.forms)
-    lowered = lower(quantize_here(content, request, ranges).content)
-    assert lowered.tables[0].entries.shape == (4 * 256,)
-    (made,) = read(lowered.content).outputs
+    content, tables = lowered_file(quantize_here(content, request, ranges).content)
+    assert tables[0].entries.shape == (4 * 256,)
+    (made,) = read(content).outputs
     for runtime in ("litert", "tflite-runtime", "tflm"):
-        found = run(runtime, lowered.content, (x,)).values[0]
+        found = run(runtime, content, (x,)).values[0]
         # Half a step of the input, whose slope is at most 1, and half a step of the output.
         assert np.abs(found - expected).max() <= 0.5 * (12 / 255 + made.quantization.scales[0]) * 1.001
-
-
-def test_operators_are_what_their_names_say():
-    assert {"ADD", "SQRT", "GELU", "CAST", "SELECT_V2"} <= ELEMENTWISE
-    x = np.array([-7.0, -1.0, 0.0, 0.5, 3.0])
-    assert np.allclose(apply("LOGISTIC", [x], None), 1 / (1 + np.exp(-x)))
-    assert np.allclose(apply("SELECT", [x > 0, x, -x], None), np.abs(x))
-    assert np.array_equal(apply("PRELU", [x, np.array(0.5)], None), np.where(x >= 0, x, 0.5 * x))
-    assert not set(UNARY) & set(BINARY)
-    with pytest.raises(ValueError, match="must be elementwise"):
-        apply("CONV_2D", [x], None)
-
-
-def test_a_worker_can_lower(softplus):
-    """Lowering is plain data in and out: it runs in a child as well."""
-    with Worker() as worker:
-        assert worker.call("sqp_tflite.flatbuffer.tables:lower", softplus).content == lower(softplus).content

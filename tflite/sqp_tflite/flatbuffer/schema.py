@@ -1,0 +1,161 @@
+"""The TFLite schema's object form: the only module that imports the schema's classes and the flatbuffers library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+_ENUMS: Mapping[str, str] = MappingProxyType(
+    {
+        "padding": "Padding",
+        "fusedActivationFunction": "ActivationFunctionType",
+        "weightsFormat": "FullyConnectedOptionsWeightsFormat",
+        "kernelType": "LSTMKernelType",
+        "type": "LSHProjectionType",
+        "combiner": "CombinerType",
+        "mode": "MirrorPadMode",
+        "algorithm": "RngAlgorithm",
+        "reduceFunction": "ReduceWindowFunction",
+        "comparisonDirection": "StablehloComparisonDirection",
+        "compareType": "StablehloComparisonType",
+        "precisionConfig": "StablehloPrecisionConfig",
+        "compositeAttributesFormat": "CustomOptionsFormat",
+        **dict.fromkeys(
+            (
+                *("inDataType", "outDataType", "outputType", "outType", "idxOutType"),
+                *("keyDtype", "valueDtype", "quantizedBiasType"),
+            ),
+            "TensorType",
+        ),
+    }
+)
+"""The enum of each option whose numbers have names. The generated classes do not say which options these are."""
+
+
+def _schema() -> Any:
+    # Imported late: it takes as long as numpy.
+    from ai_edge_litert import schema_py_generated
+
+    return schema_py_generated
+
+
+def unpack(content: bytes) -> Any:
+    """Returns the `ModelT` of a file, with all data in its buffers and operators.
+
+    Raises:
+        ValueError: The file holds no graph, or was cut short. The schema's reader raises other errors as well.
+    """
+    model = _schema().ModelT.InitFromPackedBuf(content, 0)
+    if not model.subgraphs:
+        raise ValueError("it holds no graph")
+    # Large files hold their data behind the flatbuffer; `pack` writes all of it inside.
+    for buffer in model.buffers or ():
+        if buffer.offset > 1:
+            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
+        buffer.offset = buffer.size = 0
+    for graph in model.subgraphs:
+        for op in graph.operators or ():
+            if op.largeCustomOptionsOffset > 1:
+                op.customOptions = np.frombuffer(
+                    content, np.uint8, op.largeCustomOptionsSize, op.largeCustomOptionsOffset
+                )
+            op.largeCustomOptionsOffset = op.largeCustomOptionsSize = 0
+    return model
+
+
+def pack(model: Any) -> bytes:
+    """Returns the file of a `ModelT`."""
+    import flatbuffers
+
+    builder = flatbuffers.Builder(1 << 16)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+@cache
+def names(enum: str) -> Mapping[int, str]:
+    """Returns the names of an enum's numbers.
+
+    Args:
+        enum: As the schema spells it, e.g. "BuiltinOperator".
+    """
+    members = vars(getattr(_schema(), enum))
+    return MappingProxyType({number: name for name, number in members.items() if isinstance(number, int)})
+
+
+def number(enum: str, name: str) -> int:
+    """Returns the number of an enum's name."""
+    return int(getattr(getattr(_schema(), enum), name))
+
+
+def new(table: str, **fields: Any) -> Any:
+    """Returns a new object of the schema with the given fields.
+
+    Args:
+        table: As the schema spells it, e.g. "Tensor".
+        **fields: Values as the object form holds them.
+
+    Raises:
+        ValueError: The table has no such field.
+    """
+    made = getattr(_schema(), f"{table}T")()
+    for field, value in fields.items():
+        if not hasattr(made, field):
+            raise ValueError(f"`{field}` must be a field of {table}. It has: {', '.join(vars(made))}.")
+        setattr(made, field, value)
+    return made
+
+
+def op_number(code: Any) -> int:
+    """Returns the number of an operator code: newer files fill one field, older ones another."""
+    return int(max(code.builtinCode, code.deprecatedBuiltinCode))
+
+
+def options(table: Any) -> Mapping[str, Any]:
+    """Returns the fields of an options table as plain data, with names in place of an enum's numbers.
+
+    Args:
+        table: An options object of the schema, or None.
+    """
+    if table is None:
+        return MappingProxyType({})
+    return MappingProxyType({field: _plain(field, value) for field, value in vars(table).items()})
+
+
+def new_options(table: str, fields: Mapping[str, Any]) -> Any:
+    """Returns an options object; the inverse of `options`.
+
+    Args:
+        table: As the schema spells it, e.g. "CastOptions".
+        fields: Values by field, the names of an enum's numbers among them.
+    """
+    return new(
+        table,
+        **{
+            field: number(_ENUMS[field], value) if field in _ENUMS and isinstance(value, str) else value
+            for field, value in fields.items()
+        },
+    )
+
+
+def text(value: bytes | str | None) -> str:
+    """Returns a name as text."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else (value or "")
+
+
+def _plain(field: str, value: Any) -> Any:
+    if isinstance(value, (bytes, str)):
+        return text(value)
+    if isinstance(value, np.ndarray) and value.dtype == np.uint8 and field not in _ENUMS:
+        return value.tobytes()
+    if isinstance(value, (list, np.ndarray)):
+        return tuple(_plain(field, item) for item in value)
+    if isinstance(value, (np.bool_, np.number)):
+        value = value.item()
+    if field in _ENUMS and isinstance(value, int):
+        return names(_ENUMS[field]).get(value, value)
+    return options(value) if hasattr(value, "__dict__") else value
