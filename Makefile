@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint paper clean help
+.PHONY: demo test lint paper package package-check clean help
 
 help:
 	@echo "make demo   train on real digits, export, prove the file on every runtime (about a minute after set-up)"
 	@echo "make test   run the tests"
 	@echo "make lint   format check, lint, types"
 	@echo "make paper  reproduce the paper's table and figures on this machine (under ten minutes)"
+	@echo "make package        build sdist and wheel into dist/ and check their metadata"
+	@echo "make package-check  the same, then install each into a clean environment and use it (2 GB, minutes)"
 	@echo "make clean  remove what the other targets made"
 
 $(READY): pyproject.toml
@@ -33,6 +35,14 @@ lint: $(READY)
 
 paper: $(READY)
 	$(BIN)/python -m benchmarks.paper
+
+package: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
+package-check: package
+	$(BIN)/python tools/check_package.py dist
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

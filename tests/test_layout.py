@@ -1,12 +1,9 @@
-"""The shape of the project: imports go down only, the wheel holds the two packages, the commands start fast."""
+"""The shape of the project: imports go down only, the commands start fast."""
 
 import ast
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sqp_tflite"}
@@ -95,23 +92,3 @@ def test_commands_import_no_tensorflow():
         "import sys, sqp_tflite.cli.commands; print([m for m in ('tensorflow', 'keras', 'numpy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> list[str]:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, cwd=folder)
-    (path,) = folder.glob("*.whl")
-    return zipfile.ZipFile(path).namelist()
-
-
-def test_wheel_holds_both_packages_and_no_tflite_folder(wheel):
-    assert {name.split("/")[0] for name in wheel if not name.startswith("sqp_keras-")} == {"sqp_keras", "sqp_tflite"}
-
-
-def test_wheel_holds_the_data_files(wheel):
-    for package, folder in PACKAGES.items():
-        files = [p for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"]
-        missing = {f"{package}/{p.relative_to(folder).as_posix()}" for p in files} - set(wheel)
-        assert missing == set()

@@ -1,7 +1,8 @@
 """Exports Keras models to TFLite files that need no exp and no log, and proves it.
 
 `export(model, output)`, `inspect(path)` and `check(model, tflite, data)` are what the commands sqp-export,
-sqp-inspect and sqp-check run. TensorFlow is imported when the first of them needs it.
+sqp-inspect and sqp-check run. TensorFlow is imported when the first of them needs it. `include_dir()` is the folder of
+`sqp.h`, the C kernels for code without an interpreter.
 """
 
 from __future__ import annotations
@@ -10,21 +11,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sqp_keras import __version__
+    from sqp_tflite.c_sources import include_dir
     from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
     from sqp_tflite.flatbuffer.read import read as inspect
     from sqp_tflite.pipeline import Export, check, export
 
-__all__ = ["BadInputError", "Export", "ExportError", "ParityError", "RefusedError", "check", "export", "inspect"]
+__all__ = [
+    "BadInputError",
+    "Export",
+    "ExportError",
+    "ParityError",
+    "RefusedError",
+    "__version__",
+    "check",
+    "export",
+    "include_dir",
+    "inspect",
+]
 
 _HOMES = {
-    "BadInputError": ("errors", "BadInputError"),
-    "Export": ("pipeline", "Export"),
-    "ExportError": ("errors", "ExportError"),
-    "ParityError": ("errors", "ParityError"),
-    "RefusedError": ("errors", "RefusedError"),
-    "check": ("pipeline", "check"),
-    "export": ("pipeline", "export"),
-    "inspect": ("flatbuffer.read", "read"),
+    "BadInputError": ("sqp_tflite.errors", "BadInputError"),
+    "Export": ("sqp_tflite.pipeline", "Export"),
+    "ExportError": ("sqp_tflite.errors", "ExportError"),
+    "ParityError": ("sqp_tflite.errors", "ParityError"),
+    "RefusedError": ("sqp_tflite.errors", "RefusedError"),
+    "__version__": ("sqp_keras", "__version__"),
+    "check": ("sqp_tflite.pipeline", "check"),
+    "export": ("sqp_tflite.pipeline", "export"),
+    "include_dir": ("sqp_tflite.c_sources", "include_dir"),
+    "inspect": ("sqp_tflite.flatbuffer.read", "read"),
 }
 
 
@@ -32,4 +48,4 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sqp_tflite' has no attribute {name!r}")
     module, attribute = _HOMES[name]
-    return getattr(importlib.import_module(f"sqp_tflite.{module}"), attribute)
+    return getattr(importlib.import_module(module), attribute)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from sqp_tflite.c_sources import include_dir
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
 
@@ -110,6 +111,7 @@ def export_parser() -> argparse.ArgumentParser:
         default="const",
         help="before the array's type; '' has it in RAM (default: const)",
     )
+    firmware.add_argument("--c-include", action=_Include)
     _common(parser)
     return parser
 
@@ -159,6 +161,17 @@ class _Version(argparse.Action):
 
         listed = versions()
         print(f"{parser.prog} {listed[0][1]}\n" + "\n".join(f"  {name} {at}" for name, at in listed[1:]))
+        parser.exit(0)
+
+
+class _Include(argparse.Action):
+    """Prints the folder of the C sources."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+        super().__init__(option_strings, dest, nargs=0, help="print the folder of sqp.h, for a compiler's -I, and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(include_dir())
         parser.exit(0)
 
 

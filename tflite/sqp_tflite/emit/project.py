@@ -11,6 +11,7 @@ from sqp_tflite.emit.resolver import resolver
 from sqp_tflite.emit.templates import template
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.run.arena import peak
+from sqp_tflite.run.interpreters import INSTALL
 
 _TEMPLATES = {
     "README.md": "README.md",
@@ -30,8 +31,8 @@ def project(material: Material) -> dict[str, str | bytes]:
     """
     if material.arena is None:
         raise BadInputError(
-            "A project needs the measured arena. Received: none. Install the interpreter of TensorFlow Lite Micro: "
-            "pip install 'sqp-keras[tflm]' (Linux x86-64), or leave `project` out of --emit."
+            "A project needs the measured arena. Received: none. Install the interpreter of TensorFlow Lite Micro with "
+            f"{INSTALL['tflm']}, or leave `project` out of --emit."
         )
     prefix = material.style.prefix
     values = _values(material)

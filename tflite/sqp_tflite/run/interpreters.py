@@ -20,7 +20,7 @@ _DISTRIBUTIONS = {"litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime"
 INSTALL = {
     "litert": "pip install ai-edge-litert",
     "tflite-runtime": "pip install 'sqp-keras[tflite-runtime]' (Python 3.11 or older, numpy 1)",
-    "tflm": "pip install 'sqp-keras[tflm]' (Linux on x86-64)",
+    "tflm": "pip install 'tflite-micro>=0.dev20260101' (only for Linux on x86-64; elsewhere use a container or WSL)",
 }
 
 
