@@ -4,34 +4,12 @@ import numpy as np
 import pytest
 
 from sqp_tflite.flatbuffer.chains import Walker, channels_of
-from sqp_tflite.flatbuffer.edit import Editor, NewOp, blank
-from sqp_tflite.flatbuffer.read import read
-
-
-class Model:
-    """A file that grows: each method adds a tensor and returns its index."""
-
-    def __init__(self):
-        self.editor = Editor(blank("chains"))
-
-    def value(self, *shape, scale=None):
-        dtype = "int8" if scale else "float32"
-        return self.editor.add_tensor(f"t{len(self.editor.main().tensors)}", dtype, shape or (1, 4), scale)
-
-    def constant(self, values):
-        return self.editor.add_constant("c", np.float32(values))
-
-    def op(self, name, *inputs, shape=(1, 4), table="", **options):
-        output = self.value(*shape)
-        self.editor.add_op(NewOp(name, inputs, (output,), table, options))
-        return output
-
-    def main(self):
-        return read(self.editor.bytes()).main
+from sqp_tflite.flatbuffer.edit import NewOp
+from written import Written
 
 
 def test_a_chain_names_its_source_and_its_operators_in_order():
-    model = Model()
+    model = Written()
     x = model.value()
     half = model.op("MUL", x, model.constant(0.5))
     root = model.op("SQRT", model.op("ADD", model.op("MUL", half, half), model.constant(1.0)))
@@ -41,7 +19,7 @@ def test_a_chain_names_its_source_and_its_operators_in_order():
 
 
 def test_a_chain_computes_what_its_operators_say():
-    model = Model()
+    model = Written()
     x = model.value()
     y = model.op("SUB", model.constant(1.0), x, table="SubOptions", fusedActivationFunction="RELU")
     walker = Walker(model.main())
@@ -50,7 +28,7 @@ def test_a_chain_computes_what_its_operators_say():
 
 
 def test_a_constant_per_channel_gives_a_column_per_channel():
-    model = Model()
+    model = Written()
     x = model.value()
     y = model.op("MUL", x, model.constant([1, 2, 3, 4]))
     walker = Walker(model.main())
@@ -60,7 +38,7 @@ def test_a_constant_per_channel_gives_a_column_per_channel():
 
 
 def test_the_source_of_dequantised_numbers_is_the_tensor_of_codes():
-    model = Model()
+    model = Written()
     codes = model.value(1, 4, scale=0.5)
     y = model.op("EXP", model.op("DEQUANTIZE", codes))
     chain = Walker(model.main()).chain(y)
@@ -68,19 +46,19 @@ def test_the_source_of_dequantised_numbers_is_the_tensor_of_codes():
 
 
 def test_two_sources_are_no_chain():
-    model = Model()
+    model = Written()
     y = model.op("ADD", model.value(), model.value())
     assert Walker(model.main()).chain(y) is None
 
 
 def test_an_input_is_no_chain():
-    model = Model()
+    model = Written()
     x = model.value()
     assert Walker(model.main()).chain(x) is None
 
 
 def test_operators_that_mix_elements_end_a_chain():
-    model = Model()
+    model = Written()
     mixed = model.op("SOFTMAX", model.value(), table="SoftmaxOptions", beta=1.0)
     y = model.op("EXP", mixed)
     chain = Walker(model.main()).chain(y)
@@ -88,7 +66,7 @@ def test_operators_that_mix_elements_end_a_chain():
 
 
 def test_integer_operators_end_a_chain():
-    model = Model()
+    model = Written()
     left = model.value(1, 4, scale=0.5)
     y = model.value(1, 4, scale=0.25)
     model.editor.add_op(NewOp("RELU", (left,), (y,)))
@@ -96,7 +74,7 @@ def test_integer_operators_end_a_chain():
 
 
 def test_a_source_that_is_broadcast_is_no_chain():
-    model = Model()
+    model = Written()
     y = model.op("MUL", model.value(1, 1), model.constant([1, 2, 3, 4]))
     assert Walker(model.main()).chain(y) is None
 

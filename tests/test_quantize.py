@@ -1,6 +1,7 @@
 """Integer and half-precision exports: nothing hidden in float, names and order kept, odd models survived."""
 
 import dataclasses
+import importlib
 
 import keras
 import numpy as np
@@ -8,15 +9,18 @@ import pytest
 
 import models
 import sqp_keras
+import written
 import zoo
 from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
+from sqp_tflite.flatbuffer import edit
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.pipeline import export
 from sqp_tflite.quantize.islands import Islands
-from sqp_tflite.quantize.quantize import hidden_floats
+from sqp_tflite.quantize.quantize import hidden_floats, quantize
 from sqp_tflite.quantize.recipe import Request
+from sqp_tflite.source.samples import Samples
 
 L = keras.layers
 INTEGER = [
@@ -227,3 +231,28 @@ def test_the_zoo_is_what_was_published():
         activation = "elu" if identifier == "Z11" else "relu"
         model = zoo.build(identifier, activation, "original")
         assert model.count_params() == zoo.ENTRIES[identifier].parameters
+
+
+class Inline:
+    """A worker that works in this process."""
+
+    def call(self, function, *arguments):
+        module, _, name = function.partition(":")
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+
+def test_a_file_is_unpacked_once_per_step_that_changes_it(monkeypatch):
+    """Own names; the quantiser's file with own names; tables, float ends and Keras's names."""
+    opened = []
+    unpack = edit.opened
+    monkeypatch.setattr(edit, "opened", lambda content: opened.append(content) or unpack(content))
+    inputs = np.random.default_rng(0).uniform(-1, 1, (40, 4)).astype(np.float32)
+    request = Request("int8", "table", "tflm", float_io=True)
+    samples = Samples((inputs,), None, given=True)
+    content = written.perceptron()
+    opened.clear()
+    made = quantize(content, samples, request, LayerNames(), Inline())
+    assert len(opened) == 3
+    graph = read(made.content)
+    assert {tensor.dtype for tensor in graph.inputs + graph.outputs} == {"float32"}
+    assert "GATHER" in [op.name for op in graph.main.ops]

@@ -256,9 +256,17 @@ def blank(description: str) -> bytes:
         description: What the file says of itself.
     """
     graph = schema.new("SubGraph", name="main", tensors=[], operators=[], inputs=[], outputs=[])
-    buffers = [schema.new("Buffer")]
     return schema.pack(
-        schema.new("Model", version=3, description=description, operatorCodes=[], subgraphs=[graph], buffers=buffers)
+        schema.new(
+            "Model",
+            version=3,
+            description=description,
+            operatorCodes=[],
+            subgraphs=[graph],
+            buffers=[schema.new("Buffer")],
+            # The quantiser reads the list, and has no use for a file without one.
+            signatureDefs=[],
+        )
     )
 
 

@@ -1,0 +1,72 @@
+"""What the quantiser is told: ranges of weights with dead channels, of dead tensors and of rsqrt(v)."""
+
+import numpy as np
+import pytest
+
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.quantize import recipe
+from sqp_tflite.quantize.recipe import DEAD_RANGE, ROOT_SPAN, Request, quantize_here
+from written import RANGES, Written, perceptron
+
+BIAS = np.array([0.5, 3.0, -2.0, 0.25], np.float32)
+
+
+def dead_channels() -> bytes:
+    """Weights of 0 and of 1e-12 beside ordinary ones, all with a bias."""
+    weights = np.random.default_rng(0).uniform(-1, 1, (4, 4)).astype(np.float32)
+    weights[1], weights[2] = 0.0, weights[2] * 1e-12
+    return perceptron(weights, BIAS)
+
+
+def bias_error(quantize) -> float:
+    """The largest difference of a stored bias from the float one, over the bias."""
+    request = Request(quantize, "algebraic", "tflm", float_io=False)
+    bias = read(quantize_here(dead_channels(), request, RANGES).content).main.by_name()["bias"]
+    return float(np.abs(bias.values * np.array(bias.quantization.scales) / BIAS - 1).max())
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int16x8"])
+def test_the_bias_of_a_dead_channel_is_kept(quantize):
+    # 2**-10: a step of the bias is a product of two scales, the coarsest here is 6e-5 of a bias of 0.25.
+    assert bias_error(quantize) < 2**-10
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int16x8"])
+def test_a_lost_bias_is_seen(quantize, monkeypatch):
+    """The planted fault: weights keep the ranges that the quantiser finds by itself."""
+    monkeypatch.setattr(recipe, "_weight_ranges", lambda *arguments: {})
+    with np.errstate(all="ignore"):
+        assert bias_error(quantize) > 0.5
+
+
+def test_no_channel_has_a_scale_below_a_4096th_of_the_widest():
+    request = Request("int8", "algebraic", "tflm", float_io=False)
+    scales = read(quantize_here(dead_channels(), request, RANGES).content).main.by_name()["kernel"].quantization.scales
+    # The widest is rounded to float32 by the quantiser.
+    assert min(scales) >= max(scales) / 4096 * (1 - 2**-20)
+
+
+def test_ordinary_weights_keep_the_ranges_that_the_quantiser_finds():
+    graph = read(perceptron()).main
+    assert recipe._weight_ranges(graph, recipe._statistics(graph, RANGES), 8) == {}
+
+
+def test_a_tensor_that_is_always_0_gets_a_range():
+    graph = read(perceptron()).main
+    found = recipe._statistics(graph, {"x": (0.0, 0.0), "hidden": (-1e-9, 1e-9), "y": (-1.0, 2.0)})
+    assert {name: (float(row["min"]), float(row["max"])) for name, row in found.items()} == {
+        "x": (0.0, DEAD_RANGE),
+        "hidden": (0.0, 1e-6),
+        "y": (-1.0, 2.0),
+    }
+
+
+def test_rsqrt_is_clipped_where_the_roots_span_too_much():
+    model = Written()
+    v = model.value(name="layer/sqp.act/v")
+    root = model.op("RSQRT", v, name="layer/sqp.act/Rsqrt")
+    graph = read(model.ends([v], [root])).main
+    found = recipe._statistics(graph, {"layer/sqp.act/v": (1e-6, 4.0), "layer/sqp.act/Rsqrt": (0.5, 1000.0)})
+    assert float(found["layer/sqp.act/Rsqrt"]["max"]) == ROOT_SPAN / 2
+    near = recipe._statistics(graph, {"layer/sqp.act/v": (0.25, 4.0), "layer/sqp.act/Rsqrt": (0.5, 2.0)})
+    assert float(near["layer/sqp.act/Rsqrt"]["max"]) == 2.0
