@@ -6,11 +6,13 @@ import tensorflow as tf
 
 import sqp_tflite
 from models import dense
+from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.pipeline import reference
 from sqp_tflite.run import interpreters
-from sqp_tflite.run.compare import agreement, compare, metric
+from sqp_tflite.run.compare import FLOAT_TOLERANCE, STORED_TOLERANCE, agreement, compare, metric, tolerance_of
 from sqp_tflite.source.load import load
 from sqp_tflite.source.samples import Samples, samples
+from written import perceptron, weight_only
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +126,8 @@ def test_an_output_that_hardly_varies_is_held_to_its_rounding():
     far = interpreters.Outputs((reference[0] + 1e-1,), (), (None,))
     assert agreement("litert", near, reference, None, 1e-4).status == "ok"  # 1e-3 is 16 units of 1000's last place
     assert agreement("litert", far, reference, None, 1e-4).status == "differs"
+
+
+def test_a_float_file_with_stored_integers_is_held_to_what_their_rounding_costs():
+    assert tolerance_of(read(perceptron())) == FLOAT_TOLERANCE
+    assert tolerance_of(read(weight_only())) == STORED_TOLERANCE < 0.1

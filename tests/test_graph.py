@@ -8,22 +8,12 @@ from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.graph import Graph, Quantization, Tensor, numbers, stored_weights
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.quantize.recipe import Request, quantize_here
-from written import RANGES, Written, perceptron
+from written import RANGES, Written, perceptron, weight_only
 
 
 def made(quantize, lowering="algebraic", *, float_io=False) -> Graph:
     """The perceptron, as the real quantiser writes it."""
     return read(quantize_here(perceptron(), Request(quantize, lowering, "litert", float_io), RANGES).content)
-
-
-def weight_only() -> Graph:
-    """Weights of 8 bits, each behind a DEQUANTIZE."""
-    from litert_quantizer import qtyping, quantizer, recipe_manager
-
-    manager = recipe_manager.RecipeManager()
-    manager.add_weight_only_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, num_bits=8)
-    found = quantizer.Quantizer(perceptron(), manager.get_quantization_recipe())
-    return read(bytes(found.quantize(enable_progress_report=False).quantized_model))
 
 
 @pytest.mark.parametrize("quantize", ["float16", "dynamic"])
@@ -53,7 +43,7 @@ def test_the_islands_of_an_integer_file_are_its_float_operators():
 
 
 def test_weights_that_are_only_stored_as_integers_make_no_integer_file():
-    graph = weight_only()
+    graph = read(weight_only())
     assert {op.name for op in graph.main.ops if op.dtype == "int8"} == {"DEQUANTIZE"}
     assert (numbers(graph), graph.integer, graph.float_islands()) == ("float32", False, ())
     assert stored_weights(graph) == "int8"

@@ -69,3 +69,13 @@ RANGES = {
     "y": (-9.0, 9.0),
 }
 """Of all tensors that `perceptron` computes."""
+
+
+def weight_only() -> bytes:
+    """`perceptron` with weights of 8 bits, a DEQUANTIZE behind each."""
+    from litert_quantizer import qtyping, quantizer, recipe_manager
+
+    manager = recipe_manager.RecipeManager()
+    manager.add_weight_only_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, num_bits=8)
+    found = quantizer.Quantizer(perceptron(), manager.get_quantization_recipe())
+    return bytes(found.quantize(enable_progress_report=False).quantized_model)

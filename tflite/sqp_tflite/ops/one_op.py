@@ -71,7 +71,7 @@ def value(shape: Shape, dtype: str, scale: float | None = None, zero_point: int 
 
 
 def constant(shape: Shape, dtype: str, values: Any, scale: float = 0.0) -> Operand:
-    """Returns an operand that stands in the file; a scalar is repeated."""
+    """Returns an operand whose values the file holds; a scalar is repeated."""
     size = int(np.prod(shape, dtype=np.int64))
     return Operand(shape, dtype, tuple(np.broadcast_to(np.asarray(values, float), (size,)).tolist()), scale)
 

@@ -1,4 +1,4 @@
-"""Ranges of a float model's tensors on the user's data, and what is odd about them."""
+"""Ranges of a float model's tensors on the user's data, and what looks wrong about them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _computed(content: bytes) -> dict[str, int]:
 
 
 def check(calibration: Calibration, layers: LayerNames) -> None:
-    """Refuses ranges that are no numbers.
+    """Refuses ranges with inf, NaN or huge numbers.
 
     Raises:
         BadInputError: A tensor overflowed or is NaN on the data; the first such row is named.

@@ -19,7 +19,7 @@ from sqp_tflite.run import interpreters
 from sqp_tflite.source.samples import Samples
 
 FLOAT_TOLERANCE = 1e-4
-"""Largest error of a float32 file, over the range of the outputs: float32 sums in another order, over many layers."""
+"""Max error of a float32 file, over the range of the outputs: float32 sums in another order, over many layers."""
 
 ROUNDING = 2.0**-18
 """What rounding alone may do to an output, over its size: 64 units of float32's last place. An output that hardly
@@ -51,7 +51,7 @@ class Original:
 
 
 def tolerance_of(graph: Graph) -> float:
-    """Returns the largest error over the range of the outputs that a file is allowed, by what it computes with."""
+    """Returns the max error that a file is allowed, over the range of its outputs, by what it computes with."""
     kind = numbers(graph)
     return STORED_TOLERANCE if kind == "float32" and stored_weights(graph) else TOLERANCES[kind]
 
@@ -70,8 +70,7 @@ def compare(
         content: The TFLite file.
         samples: The inputs.
         reference: Keras's outputs for them, one array per output, shape (samples, ...).
-        tolerance: Largest error over the range of Keras's outputs that still is "ok"; None for that of the file's
-            type of numbers.
+        tolerance: Max error over the range of Keras's outputs that is "ok"; None for what `tolerance_of` the file says.
         original: The outputs of the model as it was given, where activations were exchanged since.
     """
     original = original or Original(reference)
@@ -113,7 +112,7 @@ def agreement(
         outputs: What it computed.
         reference: Keras's outputs.
         labels: Of the first output, or None.
-        tolerance: Largest error over the output's range.
+        tolerance: Max error over the output's range.
         original: What argmax and metric are compared with; the reference by default.
     """
     original = original or Original(reference)
@@ -134,7 +133,7 @@ def agreement(
             steps.append(errors[-1] / scale)
     good = not broken and all(s <= tolerance or r for s, r in zip(shares, rounding, strict=True))
     reason = broken or (
-        "" if good else f"the largest error is {max(shares):.2g} of the range, allowed is {tolerance:.2g}"
+        "" if good else f"the max error is {max(shares):.2g} of the range, the limit is {tolerance:.2g}"
     )
     return Agreement(
         runtime=runtime,
