@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sqp_keras import __version__
-    from sqp_tflite.c_sources import include_dir
     from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
     from sqp_tflite.flatbuffer.read import read as inspect
+    from sqp_tflite.mcu import include_dir
     from sqp_tflite.pipeline import Export, check, export
 
 __all__ = [
@@ -39,7 +39,7 @@ _HOMES = {
     "__version__": ("sqp_keras", "__version__"),
     "check": ("sqp_tflite.pipeline", "check"),
     "export": ("sqp_tflite.pipeline", "export"),
-    "include_dir": ("sqp_tflite.c_sources", "include_dir"),
+    "include_dir": ("sqp_tflite.mcu", "include_dir"),
     "inspect": ("sqp_tflite.flatbuffer.read", "read"),
 }
 

@@ -13,7 +13,7 @@ import keras
 
 from sqp_keras.models import sites
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.source import model_file
+from sqp_tflite.source import model_file, saved_model_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def load(
     if isinstance(model, (str, Path)):
         path = Path(model)
         if path.is_dir():
-            return _saved_model(path)
+            return _saved_model(path, trust)
         held = model_file.open_model(path, dict(names or {}), trust)
         return _described(held, str(path), dict(shapes or {}))
     if not isinstance(model, keras.Model):
@@ -216,13 +216,15 @@ def _named(model: Any, outputs: Any) -> dict[str, Any]:
     return dict(zip(names, flat, strict=True))
 
 
-def _saved_model(path: Path) -> Loaded:
+def _saved_model(path: Path, trust: bool) -> Loaded:
     import tensorflow as tf
 
     if not (path / "saved_model.pb").is_file():
         raise BadInputError(
             f"`{path}` must be a .keras or .h5 file or a SavedModel folder. Received: a folder without saved_model.pb."
         )
+    if not trust:
+        saved_model_code.refuse_code(path)
     try:
         held = tf.saved_model.load(str(path))
     except (OSError, ValueError, tf.errors.OpError) as error:
