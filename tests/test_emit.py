@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.mcu import emulator
 from sqp_tflite.emit import KINDS, CStyle, Golden, Material, emit
 from sqp_tflite.emit.c_array import comment_text, float_text, string_text
 from sqp_tflite.emit.golden import count_for
@@ -22,6 +21,7 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.audit import op_rows
 from sqp_tflite.report import OpRow, Report
 from sqp_tflite.run import arena, interpreters
+from tools.mcu import emulator
 
 HERE = Path(__file__).parent
 DECLARATIONS = HERE / "tflm_declarations"

@@ -8,7 +8,6 @@ import pytest
 
 import models
 import sqp_keras
-import zoo
 from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES
 from sqp_tflite.flatbuffer.read import read
@@ -17,6 +16,7 @@ from sqp_tflite.pipeline import export
 from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.quantize import hidden_floats
 from sqp_tflite.quantize.recipe import Request
+from tools import zoo
 
 L = keras.layers
 INTEGER = [
