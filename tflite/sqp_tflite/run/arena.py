@@ -89,7 +89,7 @@ def measure(model: bytes) -> Arena:
         BadInputError: A model that does not run with any arena up to 1 GiB; the message has the interpreter's words.
     """
     # What the child has imported, its forks need not import again.
-    with worker.lent("arena", ("numpy", "tflite_micro.runtime")) as child:
+    with worker.lent("arena", ("numpy", "tflite_micro")) as child:
         found: Arena = child.call("sqp_tflite.run.arena:search", model)
     return found
 
