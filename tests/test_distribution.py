@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 TRAIN = """
 import contextlib, json, os, sys
@@ -89,18 +90,29 @@ def free_ports(count):
     return ports
 
 
-def test_two_devices_and_two_workers_train_as_one():
+def same(trained, single):
+    """Asserts that two replicas gave the losses and the b of one device, and that b has moved."""
+    losses, b, replicas = trained
+    assert replicas == 2
+    # The same sums of float32 in another order, over twenty steps.
+    np.testing.assert_allclose(losses, single[0], rtol=1e-4)
+    np.testing.assert_allclose(b, single[1], rtol=1e-4)
+    assert single[0][-1] < single[0][0]
+    assert np.abs(np.array(single[1]) - 2.0).max() > 1e-3
+
+
+def test_two_devices_train_as_one():
+    ((mirrored, single),) = results(start("devices"))
+    same(mirrored, single)
+
+
+@pytest.mark.large
+def test_two_workers_train_as_one():
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
     workers = [
         start("workers", TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
         for index in range(2)
     ]
-    *found, (mirrored, single) = results(*workers, start("devices"))
-    found = [trained for (trained,) in found]
-    assert single[0][-1] < single[0][0]
-    for losses, b, replicas in (*found, mirrored):
-        assert replicas == 2
-        # The same sums of float32 in another order, over twenty steps.
-        np.testing.assert_allclose(losses, single[0], rtol=1e-4)
-        np.testing.assert_allclose(b, single[1], rtol=1e-4)
-    assert np.abs(np.array(single[1]) - 2.0).max() > 1e-3
+    *found, (_, single) = results(*workers, start("devices"))
+    for (trained,) in found:
+        same(trained, single)

@@ -245,6 +245,22 @@ def test_the_generated_self_test_fails_on(materials, fault, tmp_path):
     assert "FAIL" in done.stderr
 
 
+OFF = {"int8": {1: 0, -1: 0, 2: 1, -2: 1}, "float32": {4e-6: 0, -4e-6: 0, 3e-5: 1, -3e-5: 1}}
+"""How far one golden output is moved (steps; share of the largest output), and the exit code of the self-test."""
+
+
+@pytest.mark.parametrize(("kind", "by", "code"), [(kind, by, code) for kind in OFF for by, code in OFF[kind].items()])
+def test_the_generated_self_test_tolerates_a_rounding_and_no_more(materials, kind, by, code, tmp_path):
+    vectors = materials[kind].golden
+    first, *others = (values.copy() for values in vectors.outputs)
+    place = np.unravel_index(np.abs(first.astype("int32") if kind == "int8" else first).argmin(), first.shape)
+    first[place] += by if kind == "int8" else by * np.abs(first).max()
+    moved = dataclasses.replace(materials[kind], golden=dataclasses.replace(vectors, outputs=(first, *others)))
+    done = self_test(written(emit(["project"], moved), tmp_path) / "model")
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("differs (1 wrong)") == code
+
+
 def self_test(folder: Path, prefix: str = "model") -> subprocess.CompletedProcess:
     """Builds the folder's program as a library and calls its main beside the interpreter of the wheel."""
     objects = []
