@@ -20,9 +20,9 @@ def branched() -> keras.Model:
     i = keras.Input((4,), name="x")
     left, right = keras.layers.Dense(5, name="left")(i), keras.layers.Dense(6, name="right")(i)
     model = keras.Model(i, [left, right, keras.layers.Dense(2, name="behind")(left)])
-    # What is wrong in unit 2 of `left` is a smaller share of what `behind` returns.
+    # What is wrong in unit 1 of `left` is a smaller share of what `behind` returns.
     kernel, bias = model.get_layer("behind").get_weights()
-    kernel[2] *= 0.1
+    kernel[1] *= 0.1
     model.get_layer("behind").set_weights([kernel, bias])
     return model
 
