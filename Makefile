@@ -4,16 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint paper package package-check clean help
+.PHONY: demo test test-large lint paper package package-check clean help
 
 help:
-	@echo "make demo   train on real digits, export, prove the file on every runtime (about a minute after set-up)"
-	@echo "make test   run the tests"
-	@echo "make lint   format check, lint, types"
-	@echo "make paper  reproduce the paper's table and figures on this machine (under ten minutes)"
+	@echo "make demo           train on real digits, export, prove the file on every runtime (about a minute after set-up)"
+	@echo "make test           run the tests (about five minutes on two cores)"
+	@echo "make test-large     run the tests that make test leaves out: large networks, long training"
+	@echo "make lint           format check, lint, types"
+	@echo "make paper          reproduce the paper's table and figures on this machine (under ten minutes)"
 	@echo "make package        build sdist and wheel into dist/ and check their metadata"
 	@echo "make package-check  the same, then install each into a clean environment and use it (2 GB, minutes)"
-	@echo "make clean  remove what the other targets made"
+	@echo "make clean          remove what the other targets made"
 
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) was not found. Install Python 3.11, or name another: make PYTHON=python3"; exit 2; }
@@ -26,7 +27,10 @@ demo: $(READY)
 	$(BIN)/python examples/digits.py --output demo-output
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-large: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m large
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""Every type of numbers, lowering and target on the models of tests/zoo.py and the demo's CNN.
+"""Every type of numbers, lowering and target on the models of tools/zoo.py and the demo's CNN.
 
 `python -m benchmarks.matrix` prints a table; `--write docs/quantization-matrix.md` stores it. `--models Z01,Z22` picks
 some. A cell counts the models whose file the target's audit admits and its interpreter runs in agreement with Keras.
@@ -15,7 +15,6 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
 
 MODELS = tuple("Z01 Z02 Z03 Z05 Z06 Z07 Z08 Z09 Z10 Z11 Z12 Z14 Z16 Z19 Z21 Z22 Z23 Z27".split())
 SAMPLES = 16
@@ -124,7 +123,7 @@ def markdown(found: list[Result], seconds: float) -> str:
 _INTRODUCTION = """# All combinations
 
 Written by `python -m benchmarks.matrix --write docs/quantization-matrix.md`; do not edit. {count} models ({models}):
-the demo's CNN, trained, and models of tests/zoo.py with squareplus activations, logits as outputs and seeded random
+the demo's CNN, trained, and models of tools/zoo.py with squareplus activations, logits as outputs and seeded random
 weights. Each was exported, judged by the target's operator table, run on the target's interpreter and compared with
 Keras on {samples} samples, in {minutes:.0f} minutes. The error is the largest of any output over the range of the
 outputs, 0 included."""
@@ -152,9 +151,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", default=",".join(("demo", *MODELS)))
     parser.add_argument("--write", metavar="FILE")
     options = parser.parse_args(arguments)
-    import zoo
     from sqp_tflite.source.convert import IMPORTS
     from sqp_tflite.worker import Worker
+    from tools import zoo
 
     began = time.monotonic()
     found: list[Result] = []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import paper_machine, paper_report, paper_values
-from benchmarks.mcu import emulator
+from tools.mcu import emulator
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

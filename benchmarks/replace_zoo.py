@@ -1,4 +1,4 @@
-"""Models of tests/zoo.py as they were published, exchanged on export and proven on TensorFlow Lite Micro.
+"""Models of tools/zoo.py as they were published, exchanged on export and proven on TensorFlow Lite Micro.
 
     python benchmarks/replace_zoo.py                    every model, type and lowering (about an hour, most of it Z04,
                                                         Z05 and Z25, whose time steps are written out); the table
@@ -19,7 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
 PAGE = ROOT / "docs" / "existing_models.md"
 BEGIN, END = "<!-- zoo -->", "<!-- /zoo -->"
@@ -88,7 +88,7 @@ HEADER = (
 
 def build(identifier: str):
     """Returns (name, model) as published."""
-    import zoo
+    from tools import zoo
 
     if identifier == "SiLU":
         return "DS-CNN with SiLU", zoo.build("Z07", activation="silu", head="original")
@@ -99,7 +99,7 @@ def build(identifier: str):
 def measure(identifier: str, quantize: str, lowering: str, samples: int = SAMPLES) -> Row:
     """Returns what one export gave; a refusal is a row, too."""
     import sqp_tflite
-    import zoo
+    from tools import zoo
 
     name, model = build(identifier)
     began = time.monotonic()
@@ -151,7 +151,7 @@ def distance(content: bytes, model, samples: int) -> tuple[float, float]:
 
     import sqp_keras
     import sqp_tflite.run.interpreters
-    import zoo
+    from tools import zoo
 
     inputs = list(zoo.samples(model, samples).values())
     original, _ = sqp_keras.drop_head(model)

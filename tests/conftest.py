@@ -1,18 +1,30 @@
-"""Fixtures that several modules use: the demo, run once as a user runs it, and quiet third-party libraries."""
+"""Fixtures that several modules use: commands run here or in a process, and what is made once per run."""
 
 import os
 
+# Set before anything is imported: workers run side by side, a core and a thread each.
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
+import contextlib
+import fcntl
+import runpy
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+MAINS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +36,8 @@ class Ran:
     err: str
 
 
-def run_command(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
-    """Runs a command in a process of its own; the package's commands stand beside this Python."""
+def run_process(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
+    """Runs a command in a process of its own; the package's commands are beside this Python."""
     name, *rest = map(str, arguments)
     program = sys.executable if name == "python" else str(Path(sys.executable).with_name(name))
     done = subprocess.run(
@@ -34,10 +46,98 @@ def run_command(*arguments: str | Path, cwd: Path | None = None, **environment: 
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+def run_here(name: str, *arguments: str | Path, cwd: Path | None = None) -> Ran:
+    """Runs one of the package's commands, or a script, in this process: without the seconds that imports take.
+
+    What native code prints on the file descriptors is caught, too.
+    """
+    given = list(map(str, arguments))
+    with _caught() as streams, _in_folder(cwd):
+        try:
+            if name in MAINS:
+                from sqp_tflite.cli import commands
+
+                code = getattr(commands, MAINS[name])(given)
+            else:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(sys, "argv", [name, *given])
+                    runpy.run_path(name, run_name="__main__")
+                code = 0
+        except SystemExit as ended:
+            code = ended.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        texts = [_text(stream) for stream in streams]
+    return Ran(code, *texts)
+
+
+@contextlib.contextmanager
+def _caught() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Yields two files to which standard output and error lead, for Python and for native code."""
+    saved = [os.dup(1), os.dup(2)]
+    with contextlib.ExitStack() as stack:
+        files = tuple(stack.enter_context(tempfile.TemporaryFile()) for _ in saved)
+        texts = [stack.enter_context(open(os.dup(file.fileno()), "w", encoding="utf-8")) for file in files]
+        with contextlib.redirect_stdout(texts[0]), contextlib.redirect_stderr(texts[1]):
+            for number, file in enumerate(files, start=1):
+                os.dup2(file.fileno(), number)
+            try:
+                yield files
+            finally:
+                for number, descriptor in enumerate(saved, start=1):
+                    os.dup2(descriptor, number)
+                    os.close(descriptor)
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def _in_folder(folder: Path | None) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder or before)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@pytest.fixture(scope="session")
+def process():
+    """Returns `run_process`, for tests about a whole process: its exit, its environment, what stays behind."""
+    return run_process
+
+
 @pytest.fixture(scope="session")
 def command():
-    """Returns `run_command`."""
-    return run_command
+    """Returns `run_here`."""
+    return run_here
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """Returns a folder that `make` has filled, once per run of the tests, whichever worker came first.
+
+    The folder of a failed `make` is not kept: the next worker tries again and fails with its own message.
+    """
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # Shared by the workers of one run.
+    folder, done = base / f"once-{name}", base / f"once-{name}.done"
+    with open(base / f"once-{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            folder.mkdir(exist_ok=True)
+            make(folder)
+            done.touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Returns `made_once` with this run's folder."""
+    return lambda name, make: made_once(tmp_path_factory, name, make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +161,15 @@ class Demo:
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory) -> Demo:
-    """The demo, trained and exported once for all tests that need a real model."""
-    folder = tmp_path_factory.mktemp("demo")
-    ran = run_command("python", ROOT / "examples" / "digits.py", "--output", folder)
-    assert ran.code == 0, ran.err[-2000:]
-    return Demo(folder, ran)
+def demo(once) -> Demo:
+    """The demo, trained and exported once for all tests that need a real model, as its user runs it."""
+
+    def make(folder: Path) -> None:
+        ran = run_process("python", ROOT / "examples" / "digits.py", "--output", folder)
+        assert ran.code == 0, ran.err[-2000:]
+        (folder / "out.txt").write_text(ran.out, encoding="utf-8")
+        (folder / "err.txt").write_text(ran.err, encoding="utf-8")
+
+    folder = once("demo", make)
+    printed = [(folder / name).read_text(encoding="utf-8") for name in ("out.txt", "err.txt")]
+    return Demo(folder, Ran(0, *printed))

@@ -1,9 +1,7 @@
 """The algebraic family: stated bounds, float32, ops, saving, softmax and attention."""
 
-import importlib
 import json
 import re
-import sys
 from pathlib import Path
 
 import keras
@@ -17,6 +15,7 @@ import sqp_keras
 from sqp_keras import forms
 from sqp_keras.family import coefficients
 from sqp_keras.family.algebraic import evaluate
+from tools import fit_algebraic
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -306,25 +305,19 @@ def test_attention_matches_keras_and_has_no_exp(tmp_path, causal):
     np.testing.assert_array_equal(again(x)[1], b)
 
 
-@pytest.fixture(scope="module")
-def script():
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    yield importlib.import_module("fit_algebraic")
-    sys.path.remove(str(ROOT / "benchmarks"))
-
-
-def test_fitting_again_changes_nothing(script):
-    stored = {(item["of"], item["terms"]): item for item in script.read()}
-    for spec in (script.Spec("softplus", 3, "even", 1), script.Spec("elu", 2, "bend"), script.Spec("tanh", 4, "odd")):
+def test_fitting_again_changes_nothing():
+    stored = {(item["of"], item["terms"]): item for item in fit_algebraic.read()}
+    for parts in (("softplus", 3, "even", 1), ("elu", 2, "bend"), ("tanh", 4, "odd")):
+        spec = fit_algebraic.Spec(*parts)
         held = stored[spec.of, spec.terms]
-        assert script.fit(spec, held, seed=1, starts=0) is held
+        assert fit_algebraic.fit(spec, held, seed=1, starts=0) is held
 
 
-def test_fitting_improves_a_worse_sum(script):
-    spec = script.Spec("softplus", 1, "even", 1)
+def test_fitting_improves_a_worse_sum():
+    spec = fit_algebraic.Spec("softplus", 1, "even", 1)
     worse = {"of": "softplus", "terms": 1, "offset": 0.0, "rectifier": 0.0, "value_error": 0.3, "slope_error": 0.3}
     worse["parts"] = [{"low": None, "high": None, "slope": 0.5, "roots": [[0.5, 0.0, 4.0]]}]
-    made = script.fit(spec, worse, seed=1, starts=0)
+    made = fit_algebraic.fit(spec, worse, seed=1, starts=0)
     assert made["value_error"] == pytest.approx(0.076, abs=1e-3)
     assert made["parts"][0]["roots"][0][2] == pytest.approx(sqp_keras.B_MINIMAX, rel=1e-4)
 

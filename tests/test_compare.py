@@ -94,6 +94,8 @@ def test_a_verdict_needs_the_target_runtime_to_agree(monkeypatch):
         ([[0, 1], [2, 1]], [[0, 1], [0, 1]], 0.5),
         ([[0.9], [0.2]], [1, 1], 0.5),
         ([[0.5], [2.0]], [0.25, 1.0], 0.625),
+        # Errors of both signs do not make up for each other.
+        ([[0.5], [2.0]], [1.5, 1.0], 1.0),
     ],
 )
 def test_metric(outputs, labels, expected):
@@ -131,3 +133,28 @@ def test_an_output_that_hardly_varies_is_held_to_its_rounding():
 def test_a_float_file_with_stored_integers_is_held_to_what_their_rounding_costs():
     assert tolerance_of(read(perceptron())) == FLOAT_TOLERANCE
     assert tolerance_of(read(weight_only())) == STORED_TOLERANCE < 0.1
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+@pytest.mark.parametrize("fault", ["shifted", "NaN"])
+def test_a_right_output_does_not_excuse_a_wrong_one(wrong, fault):
+    generator = np.random.default_rng(0)
+    expected = tuple(generator.normal(size=(20, 3)) for _ in range(2))
+    values = [array.copy() for array in expected]
+    values[wrong][7, 1] = np.nan if fault == "NaN" else values[wrong][7, 1] + 0.01
+    outputs = interpreters.Outputs(tuple(values), tuple(values), (None, None))
+    row = agreement("litert", outputs, expected, None, 1e-4)
+    assert row.status == "differs"
+    assert (f"output {wrong} is not finite" if fault == "NaN" else "of the range, allowed is 0.0001") in row.reason
+    right = interpreters.Outputs(expected, expected, (None, None))
+    assert agreement("litert", right, expected, None, 1e-4).status == "ok"
+
+
+def test_the_range_of_codes_reaches_to_zero():
+    """Codes for outputs from 10 to 11 reach from 0 to 11; float outputs are judged by what they span."""
+    expected = (np.linspace(10.0, 11.0, 20).reshape(10, 2),)
+    coarse = interpreters.Outputs((expected[0] + 0.5,), (expected[0],), (11 / 255,))
+    integer = agreement("tflm", coarse, expected, None, 0.25)
+    assert integer.status == "ok" and integer.error_of_range == pytest.approx(0.5 / 11)
+    exact = interpreters.Outputs((expected[0] + 5e-4,), (expected[0],), (None,))
+    assert agreement("tflm", exact, expected, None, 1e-4).error_of_range == pytest.approx(5e-4)

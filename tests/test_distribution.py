@@ -7,54 +7,55 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 TRAIN = """
 import contextlib, json, os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow as tf
-kind = sys.argv[1]
-if kind == "workers":
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-elif kind == "mirrored":
+if sys.argv[1] == "workers":
+    strategies = [tf.distribute.MultiWorkerMirroredStrategy()]
+else:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-else:
-    strategy = None
+    strategies = [tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), None]
 import keras, numpy as np
 from sqp_keras import Squareplus
-keras.utils.set_random_seed(0)
-rng = np.random.default_rng(0)
-x = rng.normal(0, 2, (64, 4)).astype(np.float32)
-y = np.abs(x[:, :1])
-with strategy.scope() if strategy else contextlib.nullcontext():
-    model = keras.Sequential([
-        keras.Input((4,)), keras.layers.Dense(8), Squareplus(b=2.0, learn_b="channel"),
-        keras.layers.Dense(4, activation=Squareplus(learn_b="layer")), keras.layers.Dense(1),
-    ])
-    model(x[:1])  # Creates the weights of layers inside layers.
-    model.compile(keras.optimizers.SGD(0.02), "mse", jit_compile=False)
-data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
-strategy = strategy or tf.distribute.get_strategy()
-options = tf.data.Options()
-options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-data = strategy.experimental_distribute_dataset(data.with_options(options))
 
-def replica(x, y):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum((model(x) - y) ** 2) / 16
-    model.optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
-    return loss
+def train(strategy):
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 2, (64, 4)).astype(np.float32)
+    y = np.abs(x[:, :1])
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        model = keras.Sequential([
+            keras.Input((4,)), keras.layers.Dense(8), Squareplus(b=2.0, learn_b="channel"),
+            keras.layers.Dense(4, activation=Squareplus(learn_b="layer")), keras.layers.Dense(1),
+        ])
+        model(x[:1])  # Creates the weights of layers inside layers.
+        model.compile(keras.optimizers.SGD(0.02), "mse", jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+    strategy = strategy or tf.distribute.get_strategy()
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    data = strategy.experimental_distribute_dataset(data.with_options(options))
 
-@tf.function
-def step(batch):
-    return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=batch), axis=None)
+    def replica(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((model(x) - y) ** 2) / 16
+        model.optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        return loss
 
-with strategy.scope():
-    model.optimizer.build(model.trainable_variables)
-losses = [float(step(batch)) for _ in range(5) for batch in data]
-replicas = strategy.num_replicas_in_sync
-print("RESULT", json.dumps([losses, model.layers[1].b.numpy().tolist(), replicas]))
+    @tf.function
+    def step(batch):
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica, args=batch), axis=None)
+
+    with strategy.scope():
+        model.optimizer.build(model.trainable_variables)
+    losses = [float(step(batch)) for _ in range(5) for batch in data]
+    return losses, model.layers[1].b.numpy().tolist(), strategy.num_replicas_in_sync
+
+print("RESULT", json.dumps([train(strategy) for strategy in strategies]))
 """
 
 
@@ -89,17 +90,29 @@ def free_ports(count):
     return ports
 
 
-def test_two_devices_and_two_workers_train_as_one():
+def same(trained, single):
+    """Asserts that two replicas gave the losses and the b of one device, and that b has moved."""
+    losses, b, replicas = trained
+    assert replicas == 2
+    # The same sums of float32 in another order, over twenty steps.
+    np.testing.assert_allclose(losses, single[0], rtol=1e-4)
+    np.testing.assert_allclose(b, single[1], rtol=1e-4)
+    assert single[0][-1] < single[0][0]
+    assert np.abs(np.array(single[1]) - 2.0).max() > 1e-3
+
+
+def test_two_devices_train_as_one():
+    ((mirrored, single),) = results(start("devices"))
+    same(mirrored, single)
+
+
+@pytest.mark.large
+def test_two_workers_train_as_one():
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
     workers = [
         start("workers", TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
         for index in range(2)
     ]
-    *found, mirrored, single = results(*workers, start("mirrored"), start("single"))
-    assert single[0][-1] < single[0][0]
-    for losses, b, replicas in (*found, mirrored):
-        assert replicas == 2
-        # The same sums of float32 in another order, over twenty steps.
-        np.testing.assert_allclose(losses, single[0], rtol=1e-4)
-        np.testing.assert_allclose(b, single[1], rtol=1e-4)
-    assert np.abs(np.array(single[1]) - 2.0).max() > 1e-3
+    *found, (_, single) = results(*workers, start("devices"))
+    for (trained,) in found:
+        same(trained, single)

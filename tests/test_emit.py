@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.mcu import emulator
 from sqp_tflite.emit import KINDS, CStyle, Golden, Material, emit
 from sqp_tflite.emit.c_array import comment_text, float_text, string_text
 from sqp_tflite.emit.golden import count_for
@@ -22,6 +21,7 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.audit import op_rows
 from sqp_tflite.report import OpRow, Report
 from sqp_tflite.run import arena, interpreters
+from tools.mcu import emulator
 
 HERE = Path(__file__).parent
 DECLARATIONS = HERE / "tflm_declarations"
@@ -243,6 +243,22 @@ def test_the_generated_self_test_fails_on(materials, fault, tmp_path):
     done = self_test(folder)
     assert done.returncode == 1
     assert "FAIL" in done.stderr
+
+
+OFF = {"int8": {1: 0, -1: 0, 2: 1, -2: 1}, "float32": {4e-6: 0, -4e-6: 0, 3e-5: 1, -3e-5: 1}}
+"""How far one golden output is moved (steps; share of the largest output), and the exit code of the self-test."""
+
+
+@pytest.mark.parametrize(("kind", "by", "code"), [(kind, by, code) for kind in OFF for by, code in OFF[kind].items()])
+def test_the_generated_self_test_tolerates_a_rounding_and_no_more(materials, kind, by, code, tmp_path):
+    vectors = materials[kind].golden
+    first, *others = (values.copy() for values in vectors.outputs)
+    place = np.unravel_index(np.abs(first.astype("int32") if kind == "int8" else first).argmin(), first.shape)
+    first[place] += by if kind == "int8" else by * np.abs(first).max()
+    moved = dataclasses.replace(materials[kind], golden=dataclasses.replace(vectors, outputs=(first, *others)))
+    done = self_test(written(emit(["project"], moved), tmp_path) / "model")
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("differs (1 wrong)") == code
 
 
 def self_test(folder: Path, prefix: str = "model") -> subprocess.CompletedProcess:

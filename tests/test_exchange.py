@@ -10,12 +10,12 @@ import pytest
 
 import sqp_keras
 import sqp_tflite
-import zoo
 from models import dense
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.report import Finding
 from sqp_tflite.source import own_code
+from tools import zoo
 
 L = keras.layers
 ALLOWED = {"FULLY_CONNECTED", "CONV_2D", "RESHAPE", "ADD", "MUL", "SQRT", "SUB", "RELU", "MINIMUM", "MAXIMUM"}

@@ -83,6 +83,43 @@ def test_a_circle_is_seen():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == [("a", "b", "c", "a")]
 
 
+OF_BENCHMARKS = {"test_paper_results.py", "test_mcu_kernels.py"}
+"""Tests of the benchmarks themselves: the only ones that import them."""
+
+
+def imported_folders(source: str) -> set[str]:
+    """Returns the first part of every name that a source text imports."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def crossings(folder: Path, forbidden: set[str]) -> set[tuple[str, str]]:
+    """Returns (file, import) for every import of a forbidden name under a folder."""
+    return {
+        (path.name, name)
+        for path in folder.rglob("*.py")
+        for name in imported_folders(path.read_text("utf-8")) & forbidden
+    }
+
+
+def test_tests_and_benchmarks_do_not_lean_on_each_other():
+    modules_of_tests = {path.stem for path in (ROOT / "tests").glob("*.py")} | {"tests"}
+    assert crossings(ROOT / "benchmarks", modules_of_tests) == set()
+    assert crossings(ROOT / "tools", modules_of_tests | {"benchmarks"}) == set()
+    assert {name for name, _ in crossings(ROOT / "tests", {"benchmarks"})} == OF_BENCHMARKS
+
+
+@pytest.mark.parametrize("line", ["import zoo", "from zoo import build", "import zoo.parts as z"])
+def test_a_crossing_import_is_seen(line, tmp_path):
+    (tmp_path / "table.py").write_text(f"def late():\n    {line}\n")
+    assert crossings(tmp_path, {"zoo"}) == {("table.py", "zoo")}
+
+
 def test_tflite_folder_is_no_package():
     assert not (ROOT / "tflite" / "__init__.py").exists()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.mcu import count, emulator, jobs, reference
+from benchmarks.mcu import count
+from tools.mcu import emulator, jobs, reference
 
 CHECK = emulator.HERE / "check.c"
 STRICT = ["-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off", f"-I{emulator.INCLUDE}"]

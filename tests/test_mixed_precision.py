@@ -20,8 +20,16 @@ class Watch(keras.callbacks.Callback):
         self.finite = self.finite and bool(np.isfinite(logs["loss"]))
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_two_thousand_steps_with_inputs_of_deviation_300(policy):
+@pytest.mark.parametrize(
+    ("policy", "epochs"),
+    [
+        ("mixed_float16", 1),
+        ("mixed_bfloat16", 1),
+        pytest.param("mixed_float16", 8, marks=pytest.mark.large),
+        pytest.param("mixed_bfloat16", 8, marks=pytest.mark.large),
+    ],
+)
+def test_training_with_inputs_of_deviation_300_stays_finite(policy, epochs):
     keras.utils.set_random_seed(0)
     x = np.random.default_rng(0).normal(0, 300, (4_000, 8)).astype(np.float32)
     y = np.tanh(x[:, :1] / 300)
@@ -36,11 +44,11 @@ def test_two_thousand_steps_with_inputs_of_deviation_300(policy):
     optimizer = keras.optimizers.Adam(1e-3)
     model.compile(keras.optimizers.LossScaleOptimizer(optimizer) if "bfloat" not in policy else optimizer, "mse")
     watch = Watch()
-    history = model.fit(x, y, batch_size=16, epochs=8, verbose=0, callbacks=[watch]).history["loss"]
-    assert watch.steps == 2_000
+    history = model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, callbacks=[watch]).history["loss"]
+    assert watch.steps == 250 * epochs
     assert watch.finite
     assert all(np.isfinite(w).all() for w in model.get_weights())
-    assert history[-1] < history[0]
+    assert epochs == 1 or history[-1] < history[0]
 
 
 def test_watch_sees_a_planted_fault():

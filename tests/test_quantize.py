@@ -10,7 +10,6 @@ import pytest
 import models
 import sqp_keras
 import written
-import zoo
 from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
 from sqp_tflite.flatbuffer import edit
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES
@@ -21,6 +20,7 @@ from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.quantize import hidden_floats, quantize
 from sqp_tflite.quantize.recipe import Request
 from sqp_tflite.source.samples import Samples
+from tools import zoo
 
 L = keras.layers
 INTEGER = [

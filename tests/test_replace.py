@@ -11,6 +11,7 @@ import sqp_keras
 from sqp_keras.models import observe, rules
 from sqp_keras.models.rebuild import CannotCopyError, rebuild
 from sqp_keras.models.sites import sites
+from tools import zoo
 
 RANDOM = np.random.default_rng(7)
 
@@ -388,9 +389,14 @@ def test_observing_leaves_the_model_alone_and_keeps_the_extremes():
     np.testing.assert_allclose(seen.y, np.tanh(seen.x), atol=1e-6)
 
 
-def deep(builder, size):
-    keras.utils.set_random_seed(3)
-    return builder(weights=None, input_shape=(size, size, 3), classes=10)
+def application(name, size, changed):
+    """A network of Keras's with seeded weights, and how many activations are exchanged in it."""
+
+    def build():
+        keras.utils.set_random_seed(3)
+        return getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), classes=10)
+
+    return pytest.param(build, changed, id=name, marks=pytest.mark.large)
 
 
 def settle(model, x):
@@ -402,16 +408,18 @@ def settle(model, x):
 
 
 @pytest.mark.parametrize(
-    ("builder", "size", "changed"),
+    ("build", "changed"),
     [
-        (keras.applications.MobileNetV3Small, 64, 0),
-        (keras.applications.EfficientNetB0, 64, 65),
-        (keras.applications.DenseNet121, 32, 0),
+        # The smallest of the zoo that is deep and has batch normalisation everywhere.
+        pytest.param(lambda: zoo.build("Z07", activation="silu", head="original"), 9, id="DS-CNN with SiLU"),
+        application("MobileNetV3Small", 64, 0),
+        application("EfficientNetB0", 64, 65),
+        application("DenseNet121", 32, 0),
     ],
 )
-def test_published_networks_lose_every_exp_and_keep_their_classes(builder, size, changed):
-    model = deep(builder, size)
-    x = np.random.default_rng(0).uniform(0, 255, size=(32, size, size, 3)).astype("float32")
+def test_published_networks_lose_every_exp_and_keep_their_classes(build, changed):
+    model = build()
+    x = np.random.default_rng(0).uniform(0, 255, size=(32, *model.input_shape[1:])).astype("float32")
     if changed:
         settle(model, x)
     logits, heads = sqp_keras.drop_head(model)

@@ -1,10 +1,14 @@
 """The two examples with exchanged activations run, and write files that are proven."""
 
+from pathlib import Path
+
 import keras
 import pytest
 
 import sqp_keras  # noqa: F401  the saved models hold its layers
 from sqp_keras.models.sites import sites
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
@@ -15,7 +19,7 @@ from sqp_keras.models.sites import sites
     ],
 )
 def test_an_example_exchanges_exports_and_proves(command, tmp_path, script, stem, words):
-    ran = command("python", f"examples/{script}.py", "--output", tmp_path, "--epochs", "20")
+    ran = command(f"{ROOT}/examples/{script}.py", "--output", tmp_path, "--epochs", "20")
     assert ran.code == 0, ran.err
     assert words in ran.out
     assert "verdict: ok" in ran.out

@@ -1,8 +1,6 @@
 """What is saved in one process is the same in another, with this package and, for the plain string, without."""
 
 import json
-import subprocess
-import sys
 import zipfile
 
 import keras
@@ -17,13 +15,9 @@ X = np.random.default_rng(0).normal(0, 2, (6, 5, 4)).astype(np.float32)
 
 LOAD = """
 import json, sys
-if sys.argv[1] == "stock":
-    sys.modules["sqp_keras"] = None
-else:
-    import sqp_keras
 import numpy as np, keras
-outcomes = {}
-for path in sys.argv[2:]:
+
+def outcome(path):
     data = np.load(path.rsplit("/", 1)[0] + "/data.npz")
     try:
         if path.endswith(".json"):
@@ -34,10 +28,16 @@ for path in sys.argv[2:]:
         # Keras's own function rounds elsewhere: a few units of float32 per layer.
         np.testing.assert_allclose(model(data["x"]), data["y"], rtol=1e-5, atol=1e-6)
         keras.models.clone_model(model)
-        outcomes[path] = "same"
+        return "same"
     except Exception as error:
-        outcomes[path] = f"{type(error).__name__}: {error}"
-print("OUTCOMES" + json.dumps(outcomes))
+        return f"{type(error).__name__}: {error}"
+
+ours, plain = json.loads(sys.argv[1])
+sys.modules["sqp_keras"] = None  # As if it were not installed.
+without = {path: outcome(path) for path in [*plain, ours[0]]}
+del sys.modules["sqp_keras"]
+import sqp_keras
+print("OUTCOMES" + json.dumps([{path: outcome(path) for path in ours}, without]))
 """
 
 
@@ -78,24 +78,13 @@ def save_all(model, folder):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """The files of both models, and what became of them in a process with this package and in one without."""
+def saved(tmp_path_factory, process):
+    """The files of both models, and what became of them in a new process with this package and before its import."""
     folder = tmp_path_factory.mktemp("saved")
     files = {"everything": save_all(everything(), folder / "everything"), "plain": save_all(plain(), folder / "plain")}
-    command = [sys.executable, "-c", LOAD]
-    processes = [
-        subprocess.Popen([*command, kind, *map(str, paths)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for kind, paths in (
-            ("ours", files["everything"]),
-            ("stock", [*files["plain"], files["everything"][0]]),
-        )
-    ]
-    outcomes = []
-    for process in processes:
-        output, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-        outcomes.append(json.loads(output.split("OUTCOMES", 1)[1]))
-    return files, *outcomes
+    ran = process("python", "-c", LOAD, json.dumps([files["everything"], files["plain"]]))
+    assert ran.code == 0, ran.err
+    return files, *json.loads(ran.out.split("OUTCOMES", 1)[1])
 
 
 def test_all_formats_open_in_a_new_process(saved):

@@ -6,12 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from benchmarks import activation_grid
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import lower, verify
 from sqp_tflite.quantize.recipe import Request, quantize_here
 from sqp_tflite.run.layer_errors import observe_here
+from tools import activation_grid
 
 RANGES = ((-6.0, 6.0), (-3.0, 21.7))
 

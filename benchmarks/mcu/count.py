@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mcu import emulator
+from tools.mcu import emulator
 
 ELEMENTS = 256 * 64
 KERNELS = {
@@ -26,7 +26,7 @@ KERNELS = {
     "sqp_i8": "any activation, int8 by table",
     "sqp_i16": "squareplus, int16 fixed point",
 }
-SOURCE = emulator.HERE / "count.c"
+SOURCE = Path(__file__).resolve().parent / "count.c"
 
 
 def instructions(core: emulator.Core, program: Path, folder: Path) -> float:

@@ -88,7 +88,10 @@ def measure(model: bytes) -> Arena:
     Raises:
         BadInputError: A model that does not run with any arena up to 1 GiB; the message has the interpreter's words.
     """
-    return worker.run("sqp_tflite.run.arena:search", model)
+    # What the child has imported, its forks need not import again.
+    with worker.lent("arena", ("numpy", "tflite_micro")) as child:
+        found: Arena = child.call("sqp_tflite.run.arena:search", model)
+    return found
 
 
 def search(model: bytes) -> Arena:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.mcu import reference
+from tools.mcu import reference
 
 F32 = np.float32
 BLOCK = 128

@@ -1,12 +1,12 @@
-"""Fits the sums of square roots in sqp_keras/coefficients.json, smallest largest error first.
+"""Fits the sums of square roots in sqp_keras/family/coefficients.json for the smallest max error.
 
-    python benchmarks/fit_algebraic.py               improve the stored sums from where they are, print the table
-    python benchmarks/fit_algebraic.py --search 12   look for better ones from 12 random starts each (minutes)
-    python benchmarks/fit_algebraic.py --docs        write the table in docs/algebraic.md
+    python tools/fit_algebraic.py               improve the stored sums from where they are, print the table
+    python tools/fit_algebraic.py --search 12   look for better ones from 12 random starts each (minutes)
+    python tools/fit_algebraic.py --docs        write the table in docs/algebraic.md
 
 A stored sum is only replaced by one that is better by more than one part in a hundred, so that a second run changes
 nothing. Needs scipy. Method: least squares in the nonlinear parameters (the weights follow from a linear problem with
-the limits as side conditions), then a sequence of linear programmes that lowers the largest error itself.
+the limits as side conditions), then a sequence of linear programmes that lowers the max error itself.
 """
 
 import argparse
@@ -22,8 +22,9 @@ import numpy.typing as npt
 from scipy.optimize import least_squares, linprog
 from scipy.special import erf, expit
 
-FILE = Path(__file__).resolve().parent.parent / "sqp_keras" / "family" / "coefficients.json"
-PAGE = FILE.parent.parent / "docs" / "algebraic.md"
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "sqp_keras" / "family" / "coefficients.json"
+PAGE = ROOT / "docs" / "algebraic.md"
 BEGIN, END = "<!-- sums -->", "<!-- /sums -->"
 Array = npt.NDArray[np.float64]
 
@@ -381,7 +382,7 @@ def read() -> list[dict[str, Any]]:
 
 
 def write(sums: list[dict[str, Any]]) -> None:
-    about = "Made by benchmarks/fit_algebraic.py. roots: [weight, centre, b], each weight*sqrt((t-centre)^2+b)"
+    about = "Made by tools/fit_algebraic.py. roots: [weight, centre, b], each weight*sqrt((t-centre)^2+b)"
     lines = ",\n".join("  " + json.dumps(item) for item in sums)
     FILE.write_text(f'{{\n "about": {json.dumps(about)},\n "sums": [\n{lines}\n ]\n}}\n', encoding="utf-8")
 

@@ -118,7 +118,7 @@ def build(
     places = {"__flash": core.flash[0], "__flash_size": core.flash[1], "__ram": core.ram[0], "__ram_size": core.ram[1]}
     places["__stack_size"] = 0x800
     command = ["arm-none-eabi-gcc", "-mthumb", *core.flags, f"-std={standard}", "-O2", "-fno-math-errno"]
-    command += ["-Wall", "-Wextra", "-Werror", "-pedantic", *options, f"-I{include}", f"-I{HERE}"]
+    command += ["-Wall", "-Wextra", "-Werror", "-pedantic", *options, f"-I{include}"]
     command += ["--specs=picolibc.specs", "--picolibc-buildtype=release", f"--crt0={startup}", "--oslib=semihost"]
     command += [f"-Wl,--defsym={name}={value:#x}" for name, value in places.items()]
     command += [str(source), "-lm", f"-Wl,-Map={linker_map}", "-o", str(path)]

@@ -1,6 +1,6 @@
 """Every int8 code through every activation, over a grid of scales and zero points, on the three interpreters.
 
-`python benchmarks/activation_grid.py` prints the number of cases and of codes that differ from the float64 result.
+`python tools/activation_grid.py` prints the number of cases and of codes that differ from the float64 result.
 Under the algebraic lowering a tie may fall to the other side, since the interpreters add and multiply in float32; under
 the table lowering nothing may differ.
 """
