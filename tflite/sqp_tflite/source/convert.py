@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sqp_tflite import private
 from sqp_tflite.errors import CrashedError, RefusedError
 from sqp_tflite.report import Finding
 from sqp_tflite.source.trace import Traced
@@ -52,7 +53,7 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
     with graph.as_default():
         tf.import_graph_def(definition, name="")
     tensors = [[graph.get_tensor_by_name(f"{name}:0") for name in names] for names in (inputs, outputs)]
-    converter = tf.compat.v1.lite.TFLiteConverter(definition, *tensors)
+    converter = private.require("converter")(definition, *tensors)
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
     return converter.convert()
 
