@@ -151,7 +151,8 @@ def _memory(console: Console, memory: Memory) -> None:
     if memory.arena_bytes is not None:
         console.print(_plain(f"  arena {memory.arena_bytes:,} bytes, measured on {memory.arena_runtime}"))
         low, high = memory.arena_32bit_low, memory.arena_32bit_high
-        console.print(_plain(f"  a 32-bit target needs {low:,} to {high:,} with reference kernels"))
+        if low is not None and high is not None:
+            console.print(_plain(f"  a 32-bit target needs {low:,} to {high:,} with reference kernels"))
     console.print(_plain(f"  tensors {memory.peak_bytes:,} bytes at most, in `{memory.peak_layer}`"))
     if memory.ram_budget is not None:
         console.print(_plain(f"  RAM budget {memory.ram_budget:,}"))
