@@ -1,4 +1,4 @@
-"""In an activation's form sqrt(v) becomes v*rsqrt(v) and min(a, b) becomes a - relu(a - b), and nothing else changes."""
+"""In an activation's form sqrt(v) becomes v*rsqrt(v) and min(a, b) a - relu(a - b); elsewhere nothing changes."""
 
 import keras
 import numpy as np

@@ -107,7 +107,7 @@ def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
-    """An open batch alone runs as 1; any other open dimension is one finding for the input that brings it in."""
+    """A batch that is open runs as 1; any other open dimension is one finding, for the input that it comes from."""
     inputs = [tensor for tensor in graph.inputs if any(place > 0 for place in tensor.open)]
     if not inputs and not any(tensor.open for tensor in graph.inputs):
         inputs = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors if tensor.open][:1]

@@ -135,7 +135,7 @@ def _smallest(too_small: int, enough: int, works: Callable[[int], bool]) -> int:
 
 
 def live_steps(graph: Graph) -> tuple[Step, ...]:
-    """Returns what is in memory at every operator of the main graph, each tensor from its making to its last use.
+    """Returns what is in memory at every operator of the main graph, each tensor from its first to its last use.
 
     The model's inputs live from the first operator and its outputs to the last one, as in TFLM.
     """
@@ -157,7 +157,7 @@ def live_steps(graph: Graph) -> tuple[Step, ...]:
 
 
 def peak(graph: Graph) -> tuple[Step, Tensor]:
-    """Returns the operator at which the live tensors are largest together, and the largest of them.
+    """Returns the operator at which the live tensors take the most memory in total, and the largest of them.
 
     Raises:
         BadInputError: A graph without operators.

@@ -38,10 +38,10 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model ready to be planned for.
+    """A loaded model, ready for the plan.
 
     Attributes:
-        model: The Keras model; None for a SavedModel, which holds finished graphs alone.
+        model: The Keras model; None for a SavedModel, which only holds finished graphs.
         call: Takes the list of input tensors in order, returns {output name: tensor} in Keras's order.
         source: Where it came from, for the report.
         inputs: In Keras's order.
@@ -142,7 +142,7 @@ def _closed(name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]
         shape = tuple(theirs if own is None else own for own, theirs in zip(shape, given, strict=True))
     if any(size is None for size in shape):
         raise BadInputError(
-            f"Every dimension behind the batch must be fixed, since a device's memory is. Received: input `{name}` of "
+            f"Every dimension after the batch must be fixed, because a device's memory is. Received: input `{name}` of "
             f"`{source}` with shape {(None, *shape)}. Build the model with keras.Input(shape=...) of full sizes, or "
             "pass --data with samples of the size to export."
         )

@@ -37,11 +37,11 @@ class Traced:
 
     Attributes:
         graph_def: Serialized GraphDef, weights as constants.
-        inputs: The placeholders are called as the inputs are.
-        outputs: Names of the output nodes, which are Keras's output names.
+        inputs: The placeholders, named after the inputs.
+        outputs: Names of the output nodes: Keras's output names.
         layers: Which layer a node's name belongs to.
         steps: Pairs (recurrent layer, time steps that it is written out for).
-        forms: The outputs that an activation's form makes: their names don't say so.
+        forms: The outputs that an activation's form makes, which their names do not tell.
     """
 
     graph_def: bytes
@@ -53,7 +53,7 @@ class Traced:
 
 
 def trace(plan: Plan) -> Traced:
-    """Returns the frozen graph of the planned model; the model itself is left as it was.
+    """Returns the frozen graph of the planned model, which is only read.
 
     Raises:
         RefusedError: The model keeps state in variables, draws random numbers or loops over an open time dimension.
@@ -66,7 +66,7 @@ def trace(plan: Plan) -> Traced:
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
         outputs = loaded.call(tensors)
         names[:] = outputs
-        # An identity of its own for each output: two outputs may be one tensor, or an input.
+        # A separate identity for each output: two outputs may be the same tensor, or an input.
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
@@ -109,7 +109,7 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
     with tf.name_scope(FORM_SCOPE):
         if name == "squareplus":
             return squareplus_form(x, parameters["b"])
-        # The sums are written in ADD, MUL and SQRT to begin with.
+        # The sums consist of ADD, MUL and SQRT already.
         return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
 
 
@@ -127,7 +127,7 @@ def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
 
 
 def _name_outputs(definition: Any, tensors: list[str], names: list[str]) -> tuple[str, ...]:
-    """Adds an identity called after each Keras output; a name that a node has already gets a number."""
+    """Adds an identity named after each Keras output; a name that a node already has gets a number."""
     taken = {node.name for node in definition.node}
     chosen = []
     for tensor, name in zip(tensors, names, strict=True):

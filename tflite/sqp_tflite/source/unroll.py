@@ -1,4 +1,4 @@
-"""Writes recurrent layers out, step by step, while a model is traced: a loop has no form on a device."""
+"""Writes recurrent layers out, step by step, while a model is traced, because no device can run the loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqp_tflite.report import Finding
 from sqp_tflite.source import hooks
 
 MOST_STEPS = 512
-"""Above this a file of some dozen operators per step is of no use on a device, and takes minutes to convert."""
+"""Longer sequences, at a dozen operators or more per step, give a file of no use on a device and take minutes."""
 
 
 @contextlib.contextmanager
