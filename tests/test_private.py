@@ -1,5 +1,6 @@
 """What export uses of other packages' private parts: there today, and done without or asked for when gone."""
 
+import argparse
 import dataclasses
 import warnings
 
@@ -7,10 +8,15 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from ai_edge_litert import schema_py_generated as schema
+from litert_quantizer import qtyping, recipe_manager
+from litert_quantizer.utils import tfl_flatbuffer_utils
 
 from models import dense, subclassed
 from sqp_tflite import private
+from sqp_tflite.cli.completion import script
 from sqp_tflite.errors import EnvironmentMissingError, RefusedError
+from sqp_tflite.quantize import recipe
 from sqp_tflite.source.convert import convert_graph
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import plan
@@ -20,7 +26,7 @@ from sqp_tflite.worker import may_fork
 
 L = keras.layers
 NEEDED = [use for use, part in private.USED.items() if not part.without]
-OPTIONAL = [use for use in private.USED if use not in NEEDED]
+OPTIONAL = [use for use, part in private.USED.items() if part.without and part.package in private.TESTED]
 
 
 @pytest.fixture
@@ -123,6 +129,30 @@ def test_state_inside_a_loop_is_found_while_the_part_is_there(gone):
 def test_a_process_that_cannot_be_asked_is_not_copied(gone):
     gone("computing")
     assert private.tensorflow_computes() and not may_fork()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_file_names_without_the_list_of_options(gone, shell):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quantize")
+    assert "quantize" in script(shell, {"sqp-export": parser})
+    gone("actions")
+    found = script(shell, {"sqp-export": parser})
+    assert "sqp-export" in found and "quantize" not in found
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_quantisers_operators_are_spelt_as_in_the_schema(bits):
+    """Its public names are read, with one that differs; its own private table says the same."""
+    manager = recipe_manager.RecipeManager()
+    manager.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8)
+    spelled = {number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()}
+    expected = {
+        spelled[code]
+        for code, name in tfl_flatbuffer_utils.TFL_OP_CODE_TO_NAME.items()
+        if manager.get_quantization_configs(name, "any;")[0] != "no_quantize"
+    }
+    assert recipe._static_ops(bits) == expected
 
 
 @pytest.mark.parametrize("use", NEEDED)

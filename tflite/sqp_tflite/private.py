@@ -7,6 +7,7 @@ cannot to an error that names the version and the remedy.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import inspect
 import sys
@@ -121,6 +122,13 @@ USED: dict[str, Private] = {
         "see whether TensorFlow has begun to compute, which forbids a copy of the process",
         "The converter starts in a fresh process, which takes some seconds longer.",
     ),
+    "actions": Private(
+        "python",
+        "argparse:ArgumentParser",
+        "_actions",
+        "complete the commands' options in a shell",
+        "Only file names are completed.",
+    ),
 }
 """All of them, by what export calls them."""
 
@@ -233,6 +241,11 @@ def graph_function(graph: Any, name: str) -> Any:
         return getattr(get(name), "graph", None)
     except (KeyError, ValueError):
         return None
+
+
+def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Returns the options and arguments of a command's parser; none where they cannot be had."""
+    return list(getattr(parser, USED["actions"].name, ()))
 
 
 def tensorflow_computes() -> bool:
