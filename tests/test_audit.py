@@ -1,6 +1,9 @@
 """The audit lets no forbidden op pass, and lists every finding with its layer."""
 
+from dataclasses import replace
+
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -9,7 +12,10 @@ from models import converted, dense
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import audit, op_rows
-from sqp_tflite.ops.policy import ADMITTED, TARGETS, broken_rule
+from sqp_tflite.ops.one_op import Case, build, constant
+from sqp_tflite.ops.op_families import FAMILIES
+from sqp_tflite.ops.policy import ADMITTED, TARGETS, broken_rule, versions
+from sqp_tflite.run import interpreters
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +124,93 @@ def test_rows_count_ops_and_name_layers(exported):
     rows = {row.op: row for row in op_rows(read(exported), LayerNames(("hidden", "out"), (("out", "out"),)))}
     assert rows["ADD"].count == 2 and rows["ADD"].layers == ("hidden",)
     assert rows["FULLY_CONNECTED"].layers == ("hidden", "out")
+
+
+def run(target: str, content: bytes) -> None:
+    """Runs a file on ones."""
+    inputs = tuple(np.ones(tensor.shape, np.float32) for tensor in read(content).inputs)
+    interpreters.run(target, content, inputs)
+
+
+def in_version(op: str, version: int) -> bytes:
+    return build(replace(FAMILIES[op].build(op, "float32"), version=version))
+
+
+@pytest.mark.parametrize("target", ["litert", "tflite-runtime"])
+@pytest.mark.parametrize("op", ["FULLY_CONNECTED", "ADD", "MUL", "CONV_2D", "SQRT"])
+def test_a_version_that_the_interpreter_lacks_is_found(op, target):
+    """The planted fault is an operator one version too new: the real interpreter refuses it, and runs the last one."""
+    if not interpreters.installed(target):
+        pytest.skip(f"{target} is not installed")
+    highest = versions(target)[op]
+    assert audit(read(in_version(op, highest)), target) == ()
+    run(target, in_version(op, highest))
+    (finding,) = audit(read(in_version(op, highest + 1)), target)
+    assert f"takes {op} up to version {highest}, the file has {highest + 1}" in finding.rule
+    assert "Export the Keras model again with sqp-export" in finding.remedy
+    with pytest.raises(interpreters.RuntimeFailedError, match=rf"Didn't find op for builtin opcode '{op}' version"):
+        run(target, in_version(op, highest + 1))
+
+
+def test_the_remedy_names_a_target_that_takes_the_version():
+    content = in_version("FULLY_CONNECTED", 13)
+    (finding,) = audit(read(content), "tflite-runtime")
+    assert "`--target litert`" in finding.remedy
+    assert audit(read(content), "litert") == ()
+    run("litert", content)
+
+
+def test_no_target_is_named_that_lacks_the_version_too():
+    (finding,) = audit(read(in_version("ADD", 9)), "tflite-runtime")
+    assert "litert" not in finding.remedy
+    assert audit(read(in_version("ADD", 9)), "litert")
+
+
+@pytest.mark.parametrize("op", ["FULLY_CONNECTED", "ADD"])
+def test_tflm_ignores_versions(op):
+    assert audit(read(in_version(op, 99)), "tflm") == ()
+    run("tflm", in_version(op, 99))
+
+
+@pytest.fixture(scope="module")
+def dynamic() -> bytes:
+    return sqp_tflite.export(dense(), quantize="dynamic", target="litert").model_bytes
+
+
+def test_float_inputs_with_integer_weights_are_refused_where_no_kernel_reads_them(dynamic):
+    findings = audit(read(dynamic), "tflm")
+    assert {(f.op, f.dtype) for f in findings} == {("FULLY_CONNECTED", "float32 with int8 weights")}
+    assert "no FULLY_CONNECTED for float inputs with int8 weights" in findings[0].rule
+    assert "`--target litert`" in findings[0].remedy
+    with pytest.raises(interpreters.RuntimeFailedError, match=r"Hybrid models are not supported|FULLY_CONNECTED"):
+        run("tflm", dynamic)
+
+
+@pytest.mark.parametrize("target", ["litert", "tflite-runtime"])
+def test_a_dynamic_file_passes_where_the_kernels_read_it(dynamic, target):
+    assert audit(read(dynamic), target) == ()
+
+
+def with_integer_weights(op: str) -> Case:
+    case = FAMILIES[op].build(op, "float32")
+    shape, weights, *rest = case.inputs
+    return replace(case, inputs=(shape, constant(weights.shape, "int8", 3, 0.01), *rest))
+
+
+@pytest.mark.parametrize(("op", "target"), [("CONV_3D", "litert"), ("TRANSPOSE_CONV", "tflite-runtime")])
+def test_the_hybrid_table_decides_for_every_target(op, target):
+    """Neither interpreter has a kernel for it, and both say so."""
+    if not interpreters.installed(target):
+        pytest.skip(f"{target} is not installed")
+    content = build(with_integer_weights(op))
+    (finding,) = audit(read(content), target)
+    assert finding.op == op and finding.dtype == "float32 with int8 weights"
+    assert f"no {op} for float inputs with int8 weights, only BATCH_MATMUL" in finding.rule
+    with pytest.raises(interpreters.RuntimeFailedError):
+        run(target, content)
+
+
+def test_the_hybrid_remedy_names_only_targets_that_read_such_weights():
+    (finding,) = audit(read(build(with_integer_weights("TRANSPOSE_CONV"))), "tflite-runtime")
+    assert "`--target litert`" in finding.remedy and "tflm" not in finding.remedy
+    assert audit(read(build(with_integer_weights("TRANSPOSE_CONV"))), "litert") == ()

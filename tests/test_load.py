@@ -72,7 +72,7 @@ def test_truncated_h5(tmp_path):
 
 def test_weights_alone(tmp_path):
     dense().save_weights(tmp_path / "w.weights.h5")
-    with pytest.raises(sqp_tflite.BadInputError, match="weights alone"):
+    with pytest.raises(sqp_tflite.BadInputError, match="only weights"):
         load(tmp_path / "w.weights.h5")
 
 
@@ -216,3 +216,47 @@ def test_saved_model_folder_is_read_back(tmp_path):
     exported = sqp_tflite.export(tmp_path / "folder")
     assert exported.report.verdict == "ok"
     assert any("SavedModel" in note for note in exported.report.notes)
+
+
+def two_named(outputs_of) -> keras.Model:
+    """Outputs of different widths in a dict whose order is not the alphabet's."""
+    x = keras.Input((3,), name="x")
+    wide, narrow = keras.layers.Dense(2, name="one"), keras.layers.Dense(1, name="two")
+    return outputs_of(x, {"sum": wide(x), "copy": narrow(x)}, wide, narrow)
+
+
+class Named(keras.Model):
+    """A subclassed model that returns a dict."""
+
+    def __init__(self, wide, narrow):
+        super().__init__()
+        self.wide, self.narrow = wide, narrow
+
+    def call(self, x):
+        return {"sum": self.wide(x), "copy": self.narrow(x)}
+
+
+def named(wide, narrow) -> keras.Model:
+    model = Named(wide, narrow)
+    model(np.zeros((1, 3), np.float32))
+    return model
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [lambda x, outputs, *_: keras.Model(x, outputs), lambda x, outputs, wide, narrow: named(wide, narrow)],
+    ids=["functional", "subclassed"],
+)
+def test_each_name_of_a_dict_of_outputs_has_its_own_tensor(kind):
+    """The planted fault is a dict whose names keep their own order: `sum` would then be what `copy` is."""
+    x = np.ones((1, 3), np.float32)
+    model = two_named(kind)
+    found, expected = load(model).call([x]), model(x)
+    assert list(found) == ["copy", "sum"]
+    for name, values in found.items():
+        np.testing.assert_array_equal(values, expected[name])
+
+
+def test_a_sequential_models_output_is_called_after_its_last_layer():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="first"), keras.layers.ReLU(name="last")])
+    assert list(load(model).call([np.ones((1, 3), np.float32)])) == ["last"]

@@ -53,8 +53,8 @@ def test_known_kernels(target, op, dtype, has):
     assert (dtype in kernels(target).get(op, ())) == has
 
 
-def test_tflm_has_no_hybrid_kernels():
-    assert hybrid("tflm") == ()
+def test_tflm_reads_integer_weights_of_float_models_in_lookups_only():
+    assert hybrid("tflm") == ("EMBEDDING_LOOKUP",)
     assert "FULLY_CONNECTED" in hybrid("litert")
 
 

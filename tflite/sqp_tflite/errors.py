@@ -12,7 +12,7 @@ class ExportError(Exception):
     """An export that gave no file. The message says the rule, what was received and what to do.
 
     Attributes:
-        findings: Every single thing that was found, not the first alone.
+        findings: Everything that was found, not only the first.
         report: What was known when the export ended, where there is a report.
         exit_code: What the command line exits with.
     """

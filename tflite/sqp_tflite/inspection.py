@@ -26,10 +26,11 @@ def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Rep
     """
     graph = read(source)
     findings = audit(graph, target)
-    found, notes = Memory(), []
+    found, notes = Memory(), list[str]()
     try:
         # A file that the audit refuses may end the interpreter: its memory is calculated, not measured.
-        found, _ = memory(source.read_bytes(), graph, "" if findings else target)
+        found, arena = memory(source.read_bytes(), graph, "" if findings else target)
+        notes += arena.notes if arena else ()
     except (BadInputError, CrashedError) as error:
         notes.append(f"The memory could not be measured: {error}")
     report = Report(

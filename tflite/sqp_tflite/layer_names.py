@@ -42,7 +42,7 @@ class LayerNames:
 
 
 def scope_name(path: str) -> str:
-    """Returns a path as a name that TensorFlow allows: ASCII letters, digits and _ . - / alone."""
+    """Returns a path as a name that TensorFlow allows: ASCII letters, digits and _ . - / only."""
     cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "_.-/") else "_" for c in path)
     return cleaned if cleaned[:1].isalnum() else f"x{cleaned}"
 

@@ -164,7 +164,8 @@ def export(
     tell("measure")
     needed, arena = memory(content, graph, target, traced.layers)
     needed = dataclasses.replace(needed, ram_budget=ram, flash_budget=flash)
-    report = dataclasses.replace(report, memory=needed, command=command)
+    notes = report.notes + (arena.notes if arena else ())
+    report = dataclasses.replace(report, memory=needed, notes=notes, command=command)
     findings = over_budget(needed, graph.size_bytes, ram, flash)
     if findings:
         raise _refused(report, findings, began)

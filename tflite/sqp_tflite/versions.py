@@ -19,11 +19,12 @@ DISTRIBUTIONS = (
 
 def versions() -> tuple[tuple[str, str], ...]:
     """Returns pairs (distribution, version), "not installed" where there is none, and Python's own."""
-    found = [(name, _version(name)) for name in DISTRIBUTIONS]
+    found = [(name, version(name)) for name in DISTRIBUTIONS]
     return (*found, ("python", platform.python_version()))
 
 
-def _version(name: str) -> str:
+def version(name: str) -> str:
+    """Returns the installed version of a distribution, "not installed" where there is none."""
     for candidate in (name, f"{name}-cpu"):
         try:
             return importlib.metadata.version(candidate)

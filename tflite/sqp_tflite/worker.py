@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from sqp_tflite import private
 from sqp_tflite.errors import CrashedError, ExportError
 
 _LAST_LINES = 12
@@ -165,9 +166,7 @@ def may_fork() -> bool:
     """
     if sys.platform != "linux" or "tensorflow" not in sys.modules or threading.active_count() > 1:
         return False
-    from tensorflow.python.eager import context
-
-    return not context.context()._initialized
+    return not private.tensorflow_computes()
 
 
 class _Spawned:

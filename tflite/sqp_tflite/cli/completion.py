@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
+from sqp_tflite import private
+
 _FILES = {"MODEL": "keras|h5", "FILE.tflite": "tflite", "OUT.tflite": "tflite", "FILE.npz": "npz", "FILE": "html|json"}
 
 
@@ -19,7 +21,7 @@ def script(shell: str, parsers: Mapping[str, argparse.ArgumentParser]) -> str:
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    return [action for action in parser._actions if action.option_strings and action.help != argparse.SUPPRESS]
+    return [action for action in private.actions(parser) if action.option_strings and action.help != argparse.SUPPRESS]
 
 
 def _long(action: argparse.Action) -> str:

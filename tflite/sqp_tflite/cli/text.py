@@ -51,7 +51,7 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
     """Prints what a TFLite file holds and whether the target can run it."""
     word, style, _ = _VERDICTS[report.verdict]
     console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
-    written = graph.description or "nobody who says so"
+    written = graph.description or "unknown"
     console.print(_plain(f"    {graph.size_bytes:,} bytes, sha256 {graph.sha256[:16]}, written by: {written}"))
     show_findings(console, report.findings)
     _operators(console, report.ops)
@@ -151,7 +151,8 @@ def _memory(console: Console, memory: Memory) -> None:
     if memory.arena_bytes is not None:
         console.print(_plain(f"  arena {memory.arena_bytes:,} bytes, measured on {memory.arena_runtime}"))
         low, high = memory.arena_32bit_low, memory.arena_32bit_high
-        console.print(_plain(f"  a 32-bit target needs {low:,} to {high:,} with reference kernels"))
+        if low is not None and high is not None:
+            console.print(_plain(f"  a 32-bit target needs {low:,} to {high:,} with reference kernels"))
     console.print(_plain(f"  tensors {memory.peak_bytes:,} bytes at most, in `{memory.peak_layer}`"))
     if memory.ram_budget is not None:
         console.print(_plain(f"  RAM budget {memory.ram_budget:,}"))

@@ -68,7 +68,8 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
     memory = report.memory
     tiles = [Tile("File", f"{report.size_bytes:,} B", f"{len(graph.main.ops)} operators of {len(report.ops)} kinds")]
     if memory.arena_bytes is not None:
-        bounds = f"32-bit target: {memory.arena_32bit_low:,} to {memory.arena_32bit_high:,} B"
+        low, high = memory.arena_32bit_low, memory.arena_32bit_high
+        bounds = "" if low is None or high is None else f"32-bit target: {low:,} to {high:,} B"
         tiles.append(Tile("Arena at most", f"{memory.arena_bytes:,} B", bounds))
     elif memory.peak_bytes is not None:
         tiles.append(Tile("Tensors at most", f"{memory.peak_bytes:,} B", f"in {memory.peak_layer}"))

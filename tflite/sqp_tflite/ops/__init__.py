@@ -1,1 +1,1 @@
-"""Which operators may stand in a file, and which kernels each target's interpreter really has."""
+"""Which operators a file may hold, and which kernels each target's interpreter really has."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.policy import broken_rule
+from sqp_tflite.ops.policy import NAMES, TARGETS, broken_rule, hybrid, takes_version, versions
 from sqp_tflite.report import Finding, OpRow, TensorRow
 
 _ACTIVATION_REMEDY = 'Retrain with `activation="squareplus"`, or run again with `--replace accurate`.'
@@ -19,6 +19,10 @@ _REMEDIES = {
     "WHILE": "Fix the number of time steps: keras.Input(shape=(steps, features)).",
     "SHAPE": "Give Reshape its full target shape, and the input a fixed one.",
 }
+_INTEGER_WEIGHTS = ("int8", "int4", "uint8")
+_READS_BOTH = ("DEQUANTIZE", "QUANTIZE")
+"""Operators that go from one type of numbers to the other: they have no weights of their own."""
+
 _OTHER_REMEDY = "Write the layer with admitted ops, or try another `--target`."
 
 
@@ -34,7 +38,7 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
     findings = [
         finding
         for subgraph, op in graph.all_ops()
-        for finding in (_op(subgraph, op, target, layers), _hybrid(subgraph, op, target, layers))
+        for finding in (judge(subgraph, op, target, layers) for judge in (_op, _version, _hybrid))
         if finding
     ]
     findings += _open_shapes(graph, layers)
@@ -77,22 +81,33 @@ def _op(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding 
     return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, _REMEDIES.get(op.name, _OTHER_REMEDY))
 
 
+def _version(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    if takes_version(op.name, op.version, target):
+        return None
+    rule = f"{NAMES[target]} takes {op.name} up to version {versions(target)[op.name]}, the file has {op.version}."
+    others = [other for other in TARGETS if takes_version(op.name, op.version, other) and other != target]
+    runs = [f"`--target {other}`" for other in others if broken_rule(op.name, op.dtype, other) is None]
+    remedy = "Export the Keras model again with sqp-export, which writes the lowest version that does the work"
+    remedy += f", or use {' or '.join(runs)}." if runs else "."
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy)
+
+
 def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
-    if target != "tflm" or op.dtype not in FLOAT_DTYPES or op.weights not in ("int8", "int4", "uint8"):
+    if op.dtype not in FLOAT_DTYPES or op.weights not in _INTEGER_WEIGHTS or op.name in _READS_BOTH:
         return None
-    if op.name in ("DEQUANTIZE", "QUANTIZE"):
+    has = hybrid(target)
+    if op.name in has:
         return None
-    return Finding(
-        layer_of(subgraph, op, layers),
-        op.name,
-        f"{op.dtype} with {op.weights} weights",
-        "TensorFlow Lite Micro has no hybrid kernels.",
-        "Use `--quantize int8` with `--data`, or `--target litert`.",
-    )
+    rule = f"{NAMES[target]} has no {op.name} for float inputs with {op.weights} weights"
+    rule += f", only {', '.join(has)}." if has else ", and no other op for them."
+    remedy = "Use `--quantize int8` with `--data`, or float32"
+    others = [f"`--target {other}`" for other in TARGETS if op.name in hybrid(other)]
+    remedy += f", or {' or '.join(others)}." if others else "."
+    return Finding(layer_of(subgraph, op, layers), op.name, f"{op.dtype} with {op.weights} weights", rule, remedy)
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
-    """An open batch alone runs as 1; any other open dimension is one finding for the input that brings it in."""
+    """A batch that is open runs as 1; any other open dimension is one finding, for the input that it comes from."""
     inputs = [tensor for tensor in graph.inputs if any(place > 0 for place in tensor.open)]
     if not inputs and not any(tensor.open for tensor in graph.inputs):
         inputs = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors if tensor.open][:1]

@@ -326,7 +326,9 @@ FAMILIES: dict[str, Family] = {
     "SHAPE": Family(ANY, _shape),
 }
 
-HYBRID = {op: Family(("float32",), _hybrid) for op in ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D")}
+_WITH_WEIGHTS = "FULLY_CONNECTED CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV BATCH_MATMUL EMBEDDING_LOOKUP".split()
+
+HYBRID = {op: Family(("float32",), _hybrid) for op in _WITH_WEIGHTS}
 """Float activations with int8 weights: what dynamic-range quantisation writes."""
 
 

@@ -92,8 +92,8 @@ operator was built and run on the real interpreters
 ({packages}).
 A type is listed if the model could be allocated and invoked; in brackets the highest version of the operator
 that the interpreter takes (TFLM does not look at versions). A file may hold an operator that is admitted and that the
-target has for its type. Not admitted are exponentials, logarithms and what is made of them, and operators without an
-integer or a small kernel."""
+target has for its type and version. Not admitted are exponentials, logarithms and what is made of them, and operators
+without an integer or a small kernel."""
 
 _HYBRID = """## Float activations with int8 weights
 

@@ -52,8 +52,29 @@ def hybrid(target: str) -> tuple[str, ...]:
 
 
 @functools.cache
+def versions(target: str) -> MappingProxyType[str, int]:
+    """Returns {op: highest version that the target's interpreter takes}; empty for TFLM, which ignores versions.
+
+    Args:
+        target: One of `TARGETS`.
+    """
+    return MappingProxyType(dict(_table()["op_versions"].get(target, {})))
+
+
+@functools.cache
 def _table() -> dict[str, Any]:
     return json.loads(importlib.resources.files("sqp_tflite.ops").joinpath("ops.json").read_text("utf-8"))
+
+
+def takes_version(op: str, version: int, target: str) -> bool:
+    """Returns whether the target's interpreter has an operator in this version, as far as the probe knows.
+
+    Args:
+        op: As the schema spells it.
+        version: Of the operator, as the file says.
+        target: One of `TARGETS`.
+    """
+    return version <= versions(target).get(op, version)
 
 
 def broken_rule(op: str, dtype: str, target: str) -> str | None:

@@ -54,7 +54,7 @@ def probe(target: str, ops: tuple[str, ...] | None = None) -> Probed:
         target: One of `policy.TARGETS`, its package installed.
         ops: Operators to ask for; None for all.
     """
-    # In a fresh process: a copy of one that has loaded other interpreters crashes in ways that say nothing of this one.
+    # In a fresh process: a copy of one that has loaded other interpreters crashes for reasons of theirs.
     return run("sqp_tflite.ops.probe:probe_here", target, ops)
 
 
@@ -96,7 +96,7 @@ def table(targets: Sequence[str]) -> dict[str, Any]:
 
 
 def _run_all(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked: Sequence[Case]) -> list[bool]:
-    """Runs the files in children: one child goes on until a file kills it, the next begins after that file."""
+    """Runs the files in children: one child runs until a file kills it, the next starts after that file."""
     verdicts: list[bool] = []
     while len(verdicts) < len(files):
         verdicts += _run_until_death(runner, files[len(verdicts) :], asked[len(verdicts) :])

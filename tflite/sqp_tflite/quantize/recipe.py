@@ -35,6 +35,9 @@ takes a path for them that ends the process."""
 
 _NO_QUANTIZE = "no_quantize"
 
+_SPELLED = {"CONV_2D_TRANSPOSE": "TRANSPOSE_CONV"}
+"""Operators that the quantiser does not spell as the schema does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -151,15 +154,16 @@ def _islands(graph: Subgraph, request: Request) -> Islands:
 def _static_ops(bits: int) -> frozenset[str]:
     """Operators that the quantiser can give static integer activations."""
     from litert_quantizer import qtyping, recipe_manager
-    from litert_quantizer.utils import tfl_flatbuffer_utils
 
+    names = qtyping.TFLOperationName
     manager = recipe_manager.RecipeManager()
-    manager.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8)
-    spelled = schema.names("BuiltinOperator")
+    manager.add_static_config(".*", names.ALL_SUPPORTED, bits, 8)
+    spelled = {name: _SPELLED.get(name.value, name.value) for name in names}
+    known = set(schema.names("BuiltinOperator").values())
     return frozenset(
-        spelled[code]
-        for code, name in tfl_flatbuffer_utils.TFL_OP_CODE_TO_NAME.items()
-        if manager.get_quantization_configs(name, "any;")[0] != _NO_QUANTIZE
+        op
+        for name, op in spelled.items()
+        if op in known and manager.get_quantization_configs(name, "any;")[0] != _NO_QUANTIZE
     )
 
 

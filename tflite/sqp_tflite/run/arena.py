@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqp_tflite import worker
-from sqp_tflite.errors import BadInputError, CrashedError
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.versions import version
 
 ALIGNMENT = 16
 """TFLM places every buffer, and wants the arena itself, on a multiple of 16 bytes."""
@@ -39,22 +40,25 @@ class Arena:
     Attributes:
         needed: The smallest arena, in steps of 16 bytes, with which it allocates and runs on this 64-bit machine. An
             upper bound for a 32-bit target, whose pointers are half as long and whose tensors are just as long.
-        head: What of it is shared by the tensors over time.
-        tail: What of it is kept from start to end (structs, quantisation parameters, the kernels' own data).
+        head: The part that the tensors share over time. None, as the next three, where the interpreter words its
+            list of allocations in an unknown way.
+        tail: The part that is kept from start to end (structs, quantisation parameters, the kernels' own data).
         low: No 32-bit target needs less: the head is made of tensors, the tail shrinks to half at most.
         high: No 32-bit target with the same kernels needs more: the two structs whose size is known for both are
-            counted at their own size. Equal to `needed` where the interpreter's structs are not the known ones.
+            counted with their size there. Equal to `needed` where the interpreter's structs are not the known ones.
         trials: How many arenas were tried.
         runtime: Which interpreter it was.
+        notes: What could not be found out, in sentences.
     """
 
     needed: int
-    head: int
-    tail: int
-    low: int
-    high: int
+    head: int | None
+    tail: int | None
+    low: int | None
+    high: int | None
     trials: int
     runtime: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ def _smallest(too_small: int, enough: int, works: Callable[[int], bool]) -> int:
 
 
 def live_steps(graph: Graph) -> tuple[Step, ...]:
-    """Returns what is in memory at every operator of the main graph, each tensor from its making to its last use.
+    """Returns what is in memory at every operator of the main graph, each tensor from its first to its last use.
 
     The model's inputs live from the first operator and its outputs to the last one, as in TFLM.
     """
@@ -156,7 +160,7 @@ def live_steps(graph: Graph) -> tuple[Step, ...]:
 
 
 def peak(graph: Graph) -> tuple[Step, Tensor]:
-    """Returns the operator at which the live tensors are largest together, and the largest of them.
+    """Returns the operator at which the live tensors take the most memory in total, and the largest of them.
 
     Raises:
         BadInputError: A graph without operators.
@@ -193,7 +197,7 @@ def _try(model: bytes, inputs: int, size: int, runs: int = 1, allocations: bool 
 
 
 def _invoke(model: bytes, inputs: int, size: int, runs: int, allocations: bool) -> int:
-    """Returns 0 when the model allocated and ran; any failure is an exit code, since nobody can catch it here."""
+    """Returns 0 when the model allocated and ran; a failure is an exit code, since nobody can catch it here."""
     import numpy as np
     from tflite_micro import runtime
 
@@ -204,18 +208,20 @@ def _invoke(model: bytes, inputs: int, size: int, runs: int, allocations: bool) 
             interpreter.set_input(np.zeros(details["shape"], details["dtype"]), index)
         for _ in range(runs):
             interpreter.invoke()
-        if allocations:
+        if allocations and hasattr(interpreter, "print_allocations"):
             interpreter.print_allocations()
-    except (RuntimeError, ValueError) as error:
+    except Exception as error:  # Nothing may leave this copy of the process but its exit code and its words.
         print(error, file=sys.stderr, flush=True)
         return 1
     return 0
 
 
 def _described(needed: int, words: str, trials: int) -> Arena:
+    runtime = f"tflite-micro {version('tflite-micro')}"
     parts = {name: int(size) for name, size in _TOTAL.findall(words)}
     if set(parts) != {"head", "tail"}:
-        raise CrashedError(f"The interpreter of TFLM must print its allocations. Received: {words[-300:]!r}.")
+        note = f"{runtime} words its list of allocations in an unknown way: the bounds for a 32-bit target are omitted."
+        return Arena(needed, None, None, None, None, trials, runtime, (note,))
     counted = {name: (int(used), int(asked), int(count)) for name, used, asked, count in _COUNTED.findall(words)}
     known = {name: counted[name] for name in HOST_SIZES if name in counted}
     saved = sum(
@@ -224,17 +230,11 @@ def _described(needed: int, words: str, trials: int) -> Arena:
         if asked == HOST_SIZES[name] * count
     )
     same = all(asked == HOST_SIZES[name] * count for name, (_, asked, count) in known.items())
-    # What the interpreter does not account for (its allocator, which here also keeps records) is left out of the bound.
+    # The bound leaves out what the interpreter does not list: its allocator, which also keeps records here.
     low = _aligned(parts["head"] + sum(used for used, _, _ in counted.values()) // 2)
     high = _aligned(needed - saved) if same and len(known) == len(HOST_SIZES) else needed
-    return Arena(needed, parts["head"], parts["tail"], min(low, high), high, trials, f"tflite-micro {_version()}")
+    return Arena(needed, parts["head"], parts["tail"], min(low, high), high, trials, runtime)
 
 
 def _aligned(size: int) -> int:
     return -(-int(size) // ALIGNMENT) * ALIGNMENT
-
-
-def _version() -> str:
-    import importlib.metadata
-
-    return importlib.metadata.version("tflite-micro")

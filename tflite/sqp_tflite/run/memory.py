@@ -1,4 +1,4 @@
-"""Memory as a report tells of it, and the budgets that it must fit."""
+"""Memory as a report shows it, and the budgets that it must fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqp_tflite.run import arena, interpreters
 def memory(
     content: bytes, graph: Graph, target: str, layers: LayerNames | None = None
 ) -> tuple[Memory, arena.Arena | None]:
-    """Returns what the file needs on the device, and the arena where the target is TFLM and its interpreter is here.
+    """Returns what the file needs on the device, and the arena if the target is TFLM and its interpreter is installed.
 
     Args:
         content: The file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from sqp_tflite import private
 from sqp_tflite.errors import CrashedError, RefusedError
 from sqp_tflite.report import Finding
 from sqp_tflite.source.trace import Traced
@@ -11,6 +12,9 @@ from sqp_tflite.worker import ChildError, Worker
 
 IMPORTS = ("sqp_tflite.source.convert", "tensorflow")
 """What a worker for `convert` may import ahead of time."""
+
+_EVERYWHERE = frozenset(("Const", "Identity", "NoOp", "Placeholder"))
+"""Operations that every graph holds: that a message names them says nothing."""
 
 
 def convert(traced: Traced, worker: Worker) -> bytes:
@@ -32,7 +36,7 @@ def convert(traced: Traced, worker: Worker) -> bytes:
         if not findings:
             raise CrashedError(
                 f"TensorFlow's converter refused the model. Received: {_first_line(error.text)} "
-                "Run again with --debug for its whole output."
+                f"{_mentioned(error.text, traced)}Run again with --debug for its whole output."
             ) from error
         raise RefusedError(f"{len(findings)} op(s) of the model have no TFLite counterpart.", findings) from error
 
@@ -42,7 +46,7 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
 
     Args:
         graph_def: A serialized GraphDef without variables.
-        inputs: Names of the placeholders, in the order that the file shall have.
+        inputs: Names of the placeholders, in the order of the file's inputs.
         outputs: Names of the output nodes, in order.
     """
     import tensorflow as tf
@@ -52,13 +56,13 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
     with graph.as_default():
         tf.import_graph_def(definition, name="")
     tensors = [[graph.get_tensor_by_name(f"{name}:0") for name in names] for names in (inputs, outputs)]
-    converter = tf.compat.v1.lite.TFLiteConverter(definition, *tensors)
+    converter = private.require("converter")(definition, *tensors)
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
     return converter.convert()
 
 
 def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
-    """The converter names one place and lists the other ops by type alone; the graph says where those stand."""
+    """The converter names one place and lists the other ops only by type; the graph says where those are."""
     types = set(re.findall(r"'tf\.(\w+)' op is neither a custom op", text))
     for listed in re.findall(r"(?:Custom|Flex) ops: ([\w, ]+)", text):
         types |= {name.strip() for name in listed.split(",")}
@@ -75,12 +79,19 @@ def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
 
 
 def _places(traced: Traced, types: set[str]) -> list[tuple[str, str]]:
-    from tensorflow.core.framework.graph_pb2 import GraphDef
+    import tensorflow as tf
 
-    definition = GraphDef.FromString(traced.graph_def)
+    definition = tf.compat.v1.GraphDef.FromString(traced.graph_def)
     bodies = [definition.node, *(function.node_def for function in definition.library.function)]
     found = [(traced.layers.of(node.name), node.op) for nodes in bodies for node in nodes if node.op in types]
     return list(dict.fromkeys(found))
+
+
+def _mentioned(text: str, traced: Traced) -> str:
+    """What can be said of a message in unknown words: which operations of the model it names, and their layers."""
+    words = set(re.findall(r"\w+", text)) - _EVERYWHERE
+    places = [f"`{op}` in `{layer}`" for layer, op in _places(traced, words)]
+    return f"The message names {', '.join(places)}. " if places else ""
 
 
 def _first_line(text: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,11 @@ from typing import Any
 import keras
 
 from sqp_keras.models import sites
+from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.source import model_file, saved_model_code
+from sqp_tflite.source import hooks, model_file, saved_model_code
+
+private.warn("keras")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +38,10 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model ready to be planned for.
+    """A loaded model, ready for the plan.
 
     Attributes:
-        model: The Keras model; None for a SavedModel, which holds finished graphs alone.
+        model: The Keras model; None for a SavedModel, which only holds finished graphs.
         call: Takes the list of input tensors in order, returns {output name: tensor} in Keras's order.
         source: Where it came from, for the report.
         inputs: In Keras's order.
@@ -94,7 +97,7 @@ def reload(loaded: Loaded, model: Any) -> Loaded:
 
 
 def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> Loaded:
-    symbolic = getattr(model, "_inputs_struct", None) is not None or isinstance(model, keras.Sequential)
+    symbolic = private.inputs_structure(model) is not None or isinstance(model, keras.Sequential)
     if not model.built or (isinstance(model, keras.Sequential) and not getattr(model, "inputs", None)):
         raise BadInputError(
             f"The model must be built. Received: `{source}`, whose layers have no weights yet. "
@@ -116,7 +119,7 @@ def _symbolic_inputs(model: Any) -> list[tuple[str, tuple[Any, ...], str]]:
 
 def _recorded_inputs(model: Any, source: str) -> list[tuple[str, tuple[Any, ...], str]]:
     """A subclassed model has no input tensors; Keras keeps the shapes it was built with."""
-    shapes = getattr(model, "_build_shapes_dict", None)
+    shapes = private.build_shapes(model)
     if not shapes:
         raise BadInputError(
             f"The inputs of `{source}` must be known. Received: a subclassed model that was never called. "
@@ -139,7 +142,7 @@ def _closed(name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]
         shape = tuple(theirs if own is None else own for own, theirs in zip(shape, given, strict=True))
     if any(size is None for size in shape):
         raise BadInputError(
-            f"Every dimension behind the batch must be fixed, since a device's memory is. Received: input `{name}` of "
+            f"Every dimension after the batch must be fixed, because a device's memory is. Received: input `{name}` of "
             f"`{source}` with shape {(None, *shape)}. Build the model with keras.Input(shape=...) of full sizes, or "
             "pass --data with samples of the size to export."
         )
@@ -147,12 +150,12 @@ def _closed(name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]
 
 
 def _embeddings(model: Any) -> list[Any]:
-    return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
+    return [layer for layer in private.layers(model) if isinstance(layer, keras.layers.Embedding)]
 
 
 def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any]], dict[str, Any]]:
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
-        symbolic = getattr(model, "_inputs_struct", None) is not None
+        symbolic = private.inputs_structure(model) is not None
         with _in_float32(model):
             if symbolic or len(tensors) == 1:
                 outputs = model(structured(model, tensors), training=False)
@@ -165,34 +168,23 @@ def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any
 
 def structured(model: Any, values: Sequence[Any]) -> Any:
     """Returns one value per input in the structure that the model is called with: one, a list, a dict or a nest."""
-    struct = getattr(model, "_inputs_struct", None)
+    struct = private.inputs_structure(model)
     if struct is not None:
         return keras.tree.pack_sequence_as(struct, list(values))
     return values[0] if len(values) == 1 else list(values)
 
 
-@contextlib.contextmanager
-def _in_float32(model: Any) -> Iterator[None]:
+def _in_float32(model: Any) -> AbstractContextManager[None]:
     """Lets a model of mixed precision compute in the type of its weights, which is what a device gets."""
-    policies = [
-        (layer, layer.dtype_policy)
-        for layer in model._flatten_layers()
-        if layer.dtype_policy.compute_dtype != "float32"
-    ]
-    try:
-        for layer, _ in policies:
-            layer.dtype_policy = keras.DTypePolicy("float32")
-        yield
-    finally:
-        for layer, policy in policies:
-            layer.dtype_policy = policy
+    layers = private.layers(model)
+    return hooks.in_float32(frozenset(id(layer) for layer in layers if layer.compute_dtype != "float32"))
 
 
 def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:
     """Puts the tensors back into the arguments that a subclassed model was built with."""
     left = list(tensors)
     arguments: dict[str, Any] = {}
-    for argument, shape in model._build_shapes_dict.items():
+    for argument, shape in private.build_shapes(model).items():
         name = argument.removesuffix("_shape")
         if isinstance(shape, dict):
             arguments[name] = {key: left.pop(0) for key in shape}
@@ -207,8 +199,10 @@ def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:
 
 def _named(model: Any, outputs: Any) -> dict[str, Any]:
     flat = keras.tree.flatten(outputs)
-    functional = getattr(model, "_functional", None) or model  # what a Sequential computes with
-    names = list(getattr(functional, "output_names", None) or ())
+    if isinstance(model, keras.Sequential):
+        names = [layer.name for layer in (model.layers or model.inputs)[-1:]]
+    else:
+        names = list(getattr(model, "output_names", None) or ())
     if isinstance(outputs, dict) and len(outputs) == len(flat):
         names = sorted(outputs)  # the order in which keras.tree flattens a dict
     if len(names) != len(flat) or len(set(names)) != len(flat):

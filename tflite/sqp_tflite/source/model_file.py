@@ -1,7 +1,7 @@
-"""Opens a saved Keras model after a look at what the file would make Keras do.
+"""Opens a saved Keras model after checking what the file would make Keras do.
 
-The configuration inside a file is read before Keras sees it: code is refused without being run, and names that
-nothing defines are listed all at once.
+The configuration inside a file is read before Keras sees it: code is refused and never run, and all names that nothing
+defines are listed together.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def _keras_config(path: Path) -> tuple[Any, str]:
     if path.suffix == ".npz":
         raise BadInputError(f"`{path}` must be a Keras model. Received: arrays; pass them with --data {path}.")
     if path.suffix != ".keras":
-        raise BadInputError(f"`{path}` holds a .keras archive: give it that ending, by which Keras chooses its reader.")
+        raise BadInputError(
+            f"`{path}` holds a .keras archive: rename it to end in .keras, since Keras chooses its reader by that."
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
@@ -99,7 +101,9 @@ def _h5_config(path: Path) -> tuple[Any, str]:
     import h5py
 
     if path.suffix not in (".h5", ".hdf5"):
-        raise BadInputError(f"`{path}` is an HDF5 file: give it the ending .h5, by which Keras chooses its reader.")
+        raise BadInputError(
+            f"`{path}` is an HDF5 file: rename it to end in .h5, since Keras chooses its reader by that."
+        )
     try:
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
@@ -110,7 +114,7 @@ def _h5_config(path: Path) -> tuple[Any, str]:
         ) from error
     if text is None:
         raise BadInputError(
-            f"`{path}` must hold a whole model. Received: weights alone. Load them into the model that they belong to "
+            f"`{path}` must hold a whole model. Received: only weights. Load them into their model "
             "and save that with model.save('model.keras')."
         )
     decoded = text.decode("utf-8") if isinstance(text, bytes) else text
@@ -136,13 +140,13 @@ def _is_code(node: dict[str, Any]) -> bool:
 
 
 def _refuse_idle(config: Any, path: Path, names: dict[str, str]) -> None:
-    """Raises where a name that the user explains changes nothing: it is misspelt, or means something already."""
+    """Raises if a name that the user explains changes nothing: it is misspelt, or already means something."""
     held = set(_words(config))
     for name, known in names.items():
         if sites.identify(name).name != sites.UNKNOWN:
             raise BadInputError(
-                f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which is an activation "
-                "of its own. Exchange activations with --replace."
+                f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which is known as an "
+                "activation. Exchange activations with --replace."
             )
         if name not in held:
             raise BadInputError(
@@ -224,7 +228,7 @@ def _nodes(config: Any, layer: str = "the model") -> Iterator[tuple[str, dict[st
 
 
 def _stand_in(name: str, known: str) -> Any:
-    """An object that Keras accepts as the function or as the layer of that name."""
+    """Returns an object that Keras accepts as the function or the layer with that name."""
     activation = sites.identify(known)
     if activation.name == sites.UNKNOWN:
         raise BadInputError(f"--map {name}={known} must name an activation of Keras. Received: `{known}`.")

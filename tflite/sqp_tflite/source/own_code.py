@@ -1,4 +1,4 @@
-"""What computes exp or log in code of its own, where an exchange of activations does not reach, and what to do then."""
+"""Layers that compute exp or log in their own code, which no exchange of activations reaches, and what to do then."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _ATTENTION = MappingProxyType(
         "`--replace accurate`.",
     }
 )
-"""Keras's layers that call softmax in their own code, and the way out; the most particular class first."""
+"""Keras's layers that call softmax in their own code, and the way out; the most specific class first."""
 
 _KERAS = ("keras", "sqp_keras")
 
 
 def notes(model: Any) -> tuple[str, ...]:
-    """Returns a sentence for each layer of Keras's with a softmax in its own code.
+    """Returns a sentence for each Keras layer with a softmax in its own code.
 
     Args:
         model: The Keras model, or None.
@@ -55,7 +55,7 @@ def notes(model: Any) -> tuple[str, ...]:
 
 
 def with_remedies(findings: tuple[Finding, ...], model: Any, left: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Returns the findings with remedies that work: not `--replace` where that does not reach or was tried.
+    """Returns the findings with remedies that work: not `--replace` where that does not reach or was already tried.
 
     Args:
         findings: Of the audit.

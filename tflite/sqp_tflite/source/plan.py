@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sqp_keras.models import sites
 from sqp_keras.models.sites import Site
+from sqp_tflite import private
 from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.ops.policy import broken_rule
 from sqp_tflite.report import PlanRow
@@ -99,7 +100,7 @@ def plan(loaded: Loaded, *, target: str = "tflm", quantize: str = "float32", low
         quantize: The type of numbers.
         lowering: How an activation is written.
     """
-    notes = [f"The batch is fixed to 1: {_shapes(loaded)}."]
+    notes = [f"The batch is fixed to 1: {_shapes(loaded)}.", *private.notes()]
     if lowering != "algebraic" and quantize not in INTEGER_IO:
         notes.append(f"In a {quantize} model `--lowering {lowering}` writes the algebraic form.")
     if loaded.model is None:
@@ -172,4 +173,4 @@ def _shapes(loaded: Loaded) -> str:
 
 
 def _half_precision(model: Any) -> bool:
-    return any(layer.dtype_policy.compute_dtype != "float32" for layer in model._flatten_layers())
+    return any(layer.dtype_policy.compute_dtype != "float32" for layer in private.layers(model))

@@ -10,14 +10,14 @@ from sqp_tflite.layer_names import in_scope
 def with_rsqrt(graph_def: bytes) -> bytes:
     """Returns the frozen graph with sqrt(v) = v * rsqrt(v) and min(a, b) = a - relu(a - b) in every activation's form.
 
-    There v is at least b/4 > 0. Other square roots stay: theirs may be of zero, where the product is no number.
+    There v is at least b/4 > 0. Other square roots stay: their v may be 0, where the product is NaN.
 
     Args:
         graph_def: A serialized GraphDef.
     """
-    from tensorflow.core.framework import graph_pb2
+    import tensorflow as tf
 
-    definition = graph_pb2.GraphDef.FromString(graph_def)
+    definition = tf.compat.v1.GraphDef.FromString(graph_def)
     for node in list(definition.node):
         if node.op not in ("Sqrt", "Minimum") or not in_scope(node.name):
             continue

@@ -1,7 +1,7 @@
-"""Traces a fresh function of the model in which every activation stands in the form that the device runs.
+"""Traces a fresh function of the model in which every activation has the form that the device runs.
 
-The user's model is exchanged in place only while the function is traced, and put back afterwards, so that sequential,
-functional, nested and subclassed models are reached alike and none has to be cloned.
+Keras's own functions answer differently in the thread that traces (`hooks`), so that sequential, functional, nested and
+subclassed models are all reached, none has to be cloned and the user's model is only read.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import keras.src.backend as keras_backend
 import tensorflow as tf
 
 from sqp_keras import forms
 from sqp_keras.family.algebraic import evaluate
 from sqp_keras.models import sites
+from sqp_tflite import private
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.layer_names import FORM_SCOPE, LayerNames, in_scope, scope_name
 from sqp_tflite.report import Finding
+from sqp_tflite.source import hooks
 from sqp_tflite.source.load import InputSpec
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.unroll import unrolled
@@ -36,11 +37,11 @@ class Traced:
 
     Attributes:
         graph_def: Serialized GraphDef, weights as constants.
-        inputs: The placeholders are called as the inputs are.
-        outputs: Names of the output nodes, which are Keras's output names.
+        inputs: The placeholders, named after the inputs.
+        outputs: Names of the output nodes: Keras's output names.
         layers: Which layer a node's name belongs to.
         steps: Pairs (recurrent layer, time steps that it is written out for).
-        forms: The outputs that an activation's form makes: their names don't say so.
+        forms: The outputs that an activation's form makes, which their names do not tell.
     """
 
     graph_def: bytes
@@ -52,21 +53,20 @@ class Traced:
 
 
 def trace(plan: Plan) -> Traced:
-    """Returns the frozen graph of the planned model; the model itself is left as it was.
+    """Returns the frozen graph of the planned model, which is only read.
 
     Raises:
         RefusedError: The model keeps state in variables, draws random numbers or loops over an open time dimension.
+        EnvironmentMissingError: This TensorFlow cannot write weights into a graph in the known way.
     """
-    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
-
-    loaded = plan.loaded
+    freeze, loaded = private.require("freeze"), plan.loaded
     names: list[str] = []
     steps: dict[str, int] = {}
 
     def traced(*tensors: tf.Tensor) -> list[tf.Tensor]:
         outputs = loaded.call(tensors)
         names[:] = outputs
-        # An identity of its own for each output: two outputs may be one tensor, or an input.
+        # A separate identity for each output: two outputs may be the same tensor, or an input.
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
@@ -74,7 +74,7 @@ def trace(plan: Plan) -> Traced:
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers)
     _refuse_state(concrete.graph, layers)
-    frozen = convert_variables_to_constants_v2(concrete)
+    frozen = freeze(concrete)
     definition = frozen.graph.as_graph_def()
     inputs = [tensor.op.name for tensor in frozen.inputs]
     outputs = _name_outputs(definition, [tensor.name for tensor in frozen.outputs], names)
@@ -109,45 +109,25 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
     with tf.name_scope(FORM_SCOPE):
         if name == "squareplus":
             return squareplus_form(x, parameters["b"])
-        # The sums are written in ADD, MUL and SQRT to begin with.
+        # The sums consist of ADD, MUL and SQRT already.
         return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
 
 
 @contextlib.contextmanager
 def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
+    model = plan.loaded.model
     with contextlib.ExitStack() as stack:
         stack.enter_context(forms.use(_form))
-        stack.enter_context(_attribute(keras_backend.nn, "squareplus", lambda x, b=4: _form("squareplus", x, b=b)))
-        if plan.loaded.model is not None:
-            stack.enter_context(unrolled(plan.loaded.model, steps))
-            for path, layer in sites.paths(plan.loaded.model):
-                if isinstance(layer, keras.layers.Layer):
-                    stack.enter_context(_scope(layer, f"{scope_name(path)}/"))
+        stack.enter_context(hooks.stock_squareplus_in_form())
+        if model is not None:
+            stack.enter_context(unrolled(model, steps))
+            found = [(path, layer) for path, layer in sites.paths(model) if isinstance(layer, keras.layers.Layer)]
+            stack.enter_context(hooks.named_by_path({id(layer): f"{scope_name(path)}/" for path, layer in found}))
         yield
-
-
-@contextlib.contextmanager
-def _scope(layer: Any, name: str) -> Iterator[None]:
-    """Lets a layer's nodes be called by its path alone: Keras numbers its own scopes by how often they were opened."""
-    object.__setattr__(layer, "_open_name_scope", lambda: tf.name_scope(name))
-    try:
-        yield
-    finally:
-        object.__delattr__(layer, "_open_name_scope")
-
-
-@contextlib.contextmanager
-def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 def _name_outputs(definition: Any, tensors: list[str], names: list[str]) -> tuple[str, ...]:
-    """Adds an identity called after each Keras output; a name that a node has already gets a number."""
+    """Adds an identity named after each Keras output; a name that a node already has gets a number."""
     taken = {node.name for node in definition.node}
     chosen = []
     for tensor, name in zip(tensors, names, strict=True):
@@ -196,6 +176,6 @@ def _refuse_state(graph: Any, layers: LayerNames) -> None:
 def _all_ops(graph: Any) -> Iterator[Any]:
     yield from graph.get_operations()
     for function in graph.as_graph_def().library.function:
-        with contextlib.suppress(KeyError, ValueError):
-            inner = graph._get_function(function.signature.name)
-            yield from inner.graph.get_operations()
+        inner = private.graph_function(graph, function.signature.name)
+        if inner is not None:
+            yield from inner.get_operations()

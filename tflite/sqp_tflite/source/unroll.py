@@ -1,4 +1,4 @@
-"""Writes recurrent layers out, step by step, while a model is traced: a loop has no form on a device."""
+"""Writes recurrent layers out, step by step, while a model is traced, because no device can run the loop."""
 
 from __future__ import annotations
 
@@ -8,75 +8,43 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-import keras.src.backend as keras_backend
-import tensorflow as tf
 
 from sqp_keras.models import sites
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.report import Finding
+from sqp_tflite.source import hooks
 
 MOST_STEPS = 512
-"""Above this a file of some dozen operators per step is of no use on a device, and takes minutes to convert."""
+"""Longer sequences, at a dozen operators or more per step, give a file of no use on a device and take minutes."""
 
 
 @contextlib.contextmanager
 def unrolled(model: Any, steps: dict[str, int]) -> Iterator[None]:
-    """Lets recurrent layers trace one copy of their cell per time step while the block runs.
+    """Lets recurrent layers trace one copy of their cell per time step while the block runs, in this thread only.
 
     Args:
-        model: The Keras model; it is as before afterwards.
+        model: The Keras model; it is only read.
         steps: Gains {path of the layer: its time steps} for every layer that is called in the block.
 
     Raises:
         RefusedError: Inside the block, where a layer is called with an open or too long time dimension.
     """
-    found = [(path, layer) for path, layer in sites.paths(model) if isinstance(layer, keras.layers.RNN)]
-    with contextlib.ExitStack() as stack:
-        for path, layer in found:
-            stack.enter_context(_one(path, layer, steps))
-        if found:
-            stack.enter_context(_flipped_by_hand())
+    found = {id(layer): (path, layer) for path, layer in sites.paths(model) if isinstance(layer, keras.layers.RNN)}
+    if not found:
         yield
+        return
 
-
-@contextlib.contextmanager
-def _flipped_by_hand() -> Iterator[None]:
-    """Turns sequences around by taking them apart: REVERSE_V2 has no integer form here, UNPACK and PACK have."""
-    before = keras_backend.numpy.flip
-
-    def flip(x: Any, axis: Any = None) -> Any:
-        if not isinstance(axis, int) or x.shape[axis] is None:
-            return before(x, axis)
-        return tf.stack(tf.unstack(x, axis=axis)[::-1], axis=axis)
-
-    keras_backend.numpy.flip = flip
-    try:
-        yield
-    finally:
-        keras_backend.numpy.flip = before
-
-
-@contextlib.contextmanager
-def _one(path: str, layer: Any, steps: dict[str, int]) -> Iterator[None]:
-    before, call = layer.unroll, layer.call
-
-    def counted(sequences: Any, *arguments: Any, **more: Any) -> Any:
-        length = sequences.shape[1]
+    def called(layer: Any, sequences: Any) -> None:
+        path, length = found[id(layer)][0], sequences.shape[1]
         if length is None or length > MOST_STEPS:
             raise _refused(path, layer, length)
         steps[path] = int(length)
-        return call(sequences, *arguments, **more)
 
-    # Around Keras's tracker of attributes, which would take the function for a part of the model's state.
-    object.__setattr__(layer, "call", counted)
-    layer.unroll = True
-    try:
+    classes = {type(layer) for _, layer in found.values()}
+    with hooks.unrolled(dict.fromkeys(found, called), classes), hooks.flipped_by_hand():
         yield
-    finally:
-        layer.unroll = before
-        object.__delattr__(layer, "call")
 
 
 def notes(steps: dict[str, int], graph: Graph, layers: LayerNames) -> tuple[str, ...]:
