@@ -60,7 +60,7 @@ def slope(made, x):
     for part in made.parts:
         low = -np.inf if part.low is None else part.low
         high = np.inf if part.high is None else part.high
-        rise = part.slope + sum(w * (x - c) / np.sqrt((x - c) ** 2 + b) for w, c, b in part.roots)
+        rise = part.slope + sum(r.weight * (x - r.centre) / np.sqrt((x - r.centre) ** 2 + r.b) for r in part.roots)
         total = total + np.where((x > low) & (x < high), rise, 0.0)
     return total
 
@@ -130,9 +130,9 @@ def test_float32_adds_little_more_than_its_rounding(of, terms):
     x = np.unique(np.concatenate([np.linspace(-30, 30, 20_001), FAR[FAR < 1e4], -FAR[FAR < 1e4]])).astype("float32")
     single = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x), made)).astype("float64")
     double = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x.astype("float64")), made))
-    weight = sum(abs(w) for part in made.parts for w, _, _ in part.roots) + 1.0
+    weight = sum(abs(root.weight) for part in made.parts for root in part.roots) + 1.0
     # Each term is rounded to 2^-24 of its own size, |w|*(|x| + |c| + sqrt(b)), a few times over.
-    size = np.abs(x) + 3.0 + max(np.sqrt(b) + abs(c) for part in made.parts for _, c, b in part.roots)
+    size = np.abs(x) + 3.0 + max(np.sqrt(root.b) + abs(root.centre) for part in made.parts for root in part.roots)
     assert (np.abs(single - double) <= 2.0**-24 * 3.0 * weight * size).all()
 
 

@@ -11,12 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from sqp_keras import private
 from sqp_keras.activation import formulas
 
-try:
-    from tensorflow.python.eager import record
-except ImportError:  # Internal to TensorFlow, so a release may move it.
-    record = None
+record = private.record()
 
 _count = itertools.count()
 

@@ -13,7 +13,7 @@ from sqp_keras.models.rebuild import copied_activation, rebuild
 from sqp_keras.models.sites import Site
 
 SAMPLES = 256
-"""Rows of the data that are run: enough to see each layer's range."""
+"""Rows of the data that are run, enough for each layer's range."""
 
 _PER_CALL = 4096
 _CALLS = 512
@@ -52,7 +52,7 @@ class _Probe(keras.layers.Layer):
 
     def __init__(self, inner: Callable[..., Any], record: _Record, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Past Keras's tracking: the copy shall list one layer here, as the model does.
+        # Past Keras's tracking: the copy must list one layer here, as the model does.
         object.__setattr__(self, "inner", inner)
         object.__setattr__(self, "record", record)
 
