@@ -44,7 +44,7 @@ LAYERS = PrivatePart(
     "layer",
     "_layers",
     "the list of a layer's own layers",
-    "layers are found in a layer's attributes instead, and an exchanged one is not listed.",
+    "layers are found in a layer's attributes instead, and models inside a user's layer cannot be exchanged.",
 )
 INBOUND_NODES = PrivatePart(
     "layer",
@@ -153,15 +153,22 @@ def layers_of(parent: Any) -> list[Any]:
     return list(listed)
 
 
-def list_instead(parent: Any, old: Any, new: Any) -> None:
-    """Puts `new` in the place of `old` in the list of the parent's layers; removes `old` if `new` is not a layer."""
-    listed = LAYERS.of(parent, [])
+def list_instead(parent: Any, old: Any, new: Any) -> bool:
+    """Puts `new` in the place of `old` in the list of the parent's layers; removes `old` if `new` is not a layer.
+
+    Returns:
+        Whether the list is known; without it Keras does not see the weights of `new`.
+    """
+    listed = LAYERS.of(parent)
+    if listed is None:
+        return False
     for index, layer in reversed(list(enumerate(listed))):
         # Past Keras's own list class, which is locked once the layer is built.
         if layer is old and isinstance(new, keras.layers.Layer):
             list.__setitem__(listed, index, new)
         elif layer is old:
             list.__delitem__(listed, index)
+    return True
 
 
 def unlist(parent: Any, layer: Any) -> None:

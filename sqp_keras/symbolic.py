@@ -1,7 +1,7 @@
-"""Which layer stands for a function of this package in a functional model.
+"""Which layer a function of this package becomes in a functional model.
 
-A functional model can hold, save and show a layer, not a call of `squareplus`. The layers enter themselves here, so
-that the functions, which are below them, need not import them.
+A functional model can hold, save and show a layer, but not a call of `squareplus`. The layers register themselves
+here, so that the functions, which are lower, need not import them.
 """
 
 from collections.abc import Callable

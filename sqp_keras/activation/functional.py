@@ -27,7 +27,7 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
     y = (x + s) / 2    dy/dx = y / s    dy/db = 1 / (4*s)    s = sqrt(x*x + b)
 
     Finite and without cancellation for every finite input; halves are computed in float32 and rounded once. The
-    gradient needs the output alone. b = 0 gives relu with the derivative 1/2 at 0.
+    gradient needs only the output. b = 0 gives relu with the derivative 1/2 at 0.
 
     Args:
         x: Tensor of any Keras backend, NumPy array, list, number or `KerasTensor`; integers become `floatx`.

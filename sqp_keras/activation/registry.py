@@ -1,8 +1,8 @@
 """The meaning of the string "squareplus" in Keras.
 
-Keras looks a string up in one table of its own; registered names and custom objects do not reach it. The entry is
-exchanged for this package's function, which has the same name and the same default, so that a model that uses the
-string is saved as the plain string and opens in stock Keras too.
+Keras looks strings up in a table of its own, which registered names and custom objects do not change. The entry is
+replaced by this package's function. It has the same name and the same default, so a model that uses the string is
+saved with the plain string and also opens in stock Keras.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _replaced: list[Callable[..., Any] | None] = []
 
 
 def register() -> bool:
-    """Makes the string "squareplus" mean this package's function; returns whether it does now."""
+    """Makes the string "squareplus" mean this package's function; returns whether that worked."""
     table = private.activation_table()
     if table is None:
         private.warn(private.ACTIVATION_TABLE)

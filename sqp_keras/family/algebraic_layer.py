@@ -1,4 +1,4 @@
-"""The algebraic activations as layers; their numbers are saved with them."""
+"""The algebraic activations as layers, which are saved with their coefficients."""
 
 import inspect
 from collections.abc import Sequence

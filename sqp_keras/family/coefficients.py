@@ -1,4 +1,4 @@
-"""The sums of square roots that stand for activations with exp or log, read from coefficients.json and scaled."""
+"""The sums of square roots that replace activations with exp or log, read from coefficients.json and scaled."""
 
 import functools
 import json
@@ -94,7 +94,7 @@ def from_config(config: dict[str, Any]) -> Sum:
     """Returns the sum that `Sum.config` wrote.
 
     Raises:
-        ValueError: A number is missing or isn't finite, or a b isn't positive.
+        ValueError: A number is missing or not finite, or a b is not positive.
     """
     try:
         parts = tuple(

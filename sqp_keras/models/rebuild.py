@@ -245,14 +245,18 @@ def _swap(parent: Any, name: str, old: Any, new: Any) -> None:
         if not private.become(parent, AlgebraicAttention):
             raise CannotCopyError(
                 f"The softmax of `{parent.name}` ({type(parent).__name__}) cannot be exchanged in this Keras release. "
-                f"Keep it: keep=['{old.name}']."
+                "Keep it: keep=['softmax']."
             )
     held = getattr(parent, name)
     if isinstance(held, list):
         list.__setitem__(held, next(i for i, item in enumerate(held) if item is old), new)
     else:
         _set(parent, name, new)
-    private.list_instead(parent, old, new)
+    if not private.list_instead(parent, old, new) and old.weights:
+        raise CannotCopyError(
+            f"`{old.name}` inside `{parent.name}` ({type(parent).__name__}) cannot be exchanged in this Keras release, "
+            "which hides the list of a layer's own layers. Keep its activations: pass their names in `keep`."
+        )
 
 
 def _set(layer: Any, name: str, value: Any) -> None:

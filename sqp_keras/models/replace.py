@@ -10,23 +10,12 @@ import numpy.typing as npt
 from keras import ops
 
 from sqp_keras import private
-from sqp_keras.activation.constants import B_CURVATURE
-from sqp_keras.activation.layer import Squareplus
-from sqp_keras.family import coefficients
-from sqp_keras.family.algebraic import evaluate
-from sqp_keras.family.algebraic_layer import Algebraic, AlgebraicSoftmax
-from sqp_keras.family.coefficients import Part, Root, Sum
 from sqp_keras.models import observe, rules
+from sqp_keras.models.choose import Choice, choose
 from sqp_keras.models.observe import Seen
 from sqp_keras.models.rebuild import CannotCopyError, rebuild
 from sqp_keras.models.rules import Cause, Decision
 from sqp_keras.models.sites import paths, sites
-
-SOFTMAX_ERROR = 5e-4
-"""Max error of the algebraic softmax for up to 1000 values; docs/algebraic.md lists it by length."""
-
-_UPPER_MARGIN = 1.0
-"""How far above the largest observed input the sum still follows exponential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +130,7 @@ def replace_activations(
     decisions = _without_hidden(model, rules.decide(found, rule, keep, max_error, data is not None))
     changed = [decision for decision in decisions if decision.form]
     seen = _seen(model, changed, data)
-    made = {id(d): _choose(d, s) for d, s in zip(changed, seen, strict=True)}
+    made = {id(d): choose(d, s) for d, s in zip(changed, seen, strict=True)}
     substitutes = {(id(d.site.owner), d.site.attribute): made[id(d)].make for d in changed}
     new = rebuild(model, substitutes, custom_objects)
     lost = _lost(model, new, changed, custom_objects)
@@ -168,17 +157,6 @@ def _without_hidden(model: keras.Model, decisions: tuple[Decision, ...]) -> tupl
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """What replaces one site: how to make it, its name in the report, what it computes on an array."""
-
-    make: Callable[[Any], Any]
-    now: str
-    terms: int | None
-    run: Callable[[npt.NDArray[np.float64]], Any] | None
-    bound: float | None
-
-
 def _seen(model: keras.Model, changed: list[Decision], data: Any) -> list[Seen | None]:
     if data is None:
         return [None] * len(changed)
@@ -189,115 +167,7 @@ def _seen(model: keras.Model, changed: list[Decision], data: Any) -> list[Seen |
     return [seen.get(id(decision)) for decision in changed]
 
 
-def _choose(decision: Decision, seen: Seen | None) -> _Choice:
-    if decision.form == "softmax":
-        axis = decision.axis
-        make = _maker(decision, lambda **kw: AlgebraicSoftmax(axis, **kw))
-        return _Choice(make, "algebraic softmax", None, None, SOFTMAX_ERROR)
-    if decision.form == "squareplus":
-        b = _fitted_b(decision, seen) if decision.fitted else B_CURVATURE
-        return _Choice(
-            _maker(decision, lambda **kw: Squareplus(b=b, **kw)), f"squareplus(b={b:.4g})", 1, Squareplus(b=b), None
-        )
-    if decision.form == "named":
-        return _named_choice(decision)
-    if decision.form == "layer":
-        config = decision.layer.get_config()
-        drop = {key: value for key, value in config.items() if key not in ("name", "dtype")}
-        kind = type(decision.layer)
-        run = decision.layer
-        return _Choice(_maker(decision, lambda **kw: kind.from_config({**drop, **kw})), kind.__name__, None, run, None)
-    return _algebraic_choice(decision, seen)
-
-
-def _named_choice(decision: Decision) -> _Choice:
-    function = keras.activations.get(decision.of) if decision.of != "gelu_tanh" else None
-    if function is None:
-        raise ValueError("Keras has no activation gelu_tanh. Received: a rule 'gelu_tanh'. Use 'gelu' or 'accurate'.")
-    if decision.site.attribute:
-        return _Choice(lambda owner: function, decision.of, None, function, None)
-    make = _maker(decision, lambda **kw: keras.layers.Activation(function, **kw))
-    return _Choice(make, decision.of, None, function, None)
-
-
-def _algebraic_choice(decision: Decision, seen: Seen | None) -> _Choice:
-    of, terms, alpha = decision.was, decision.terms, decision.alpha
-    upper = None
-    if of == "exponential":
-        if seen is None:
-            raise ValueError(
-                f"`{decision.site.label}` uses exponential and never ran on `data`, so its largest input is unknown. "
-                f"Keep it: keep=['{decision.site.label}']."
-            )
-        upper = float(seen.x.max()) + _UPPER_MARGIN
-    made = coefficients.find(of, terms, alpha, upper)
-    if decision.fitted and seen is not None:
-        made = _fitted_sum(made, seen)
-    config = made.config()
-    make = _maker(decision, lambda **kw: Algebraic(of, terms, alpha, upper, config, **kw))
-    count = sum(len(part.roots) for part in made.parts)
-    return _Choice(make, f"algebraic {of}", count, lambda x: evaluate(x, made), made.value_error)
-
-
-def _maker(decision: Decision, build: Callable[..., Any]) -> Callable[[Any], Any]:
-    def make(owner: Any) -> Any:
-        name = owner.name if not decision.site.attribute else f"{owner.name}_{decision.site.attribute.strip('_')}"
-        policy = getattr(owner, "dtype_policy", None)
-        return build(name=name, dtype=policy) if policy is not None else build(name=name)
-
-    return make
-
-
-def _fitted_b(decision: Decision, seen: Seen | None) -> float:
-    if seen is None:
-        return rules.default_b(decision.was)
-
-    def error(b: float) -> float:
-        return float(np.mean((0.5 * (seen.x + np.sqrt(seen.x**2 + b)) - seen.y) ** 2))
-
-    return _lowest(error)
-
-
-def _fitted_sum(made: Sum, seen: Seen) -> Sum:
-    """Returns the sum with all b scaled by the factor of least squared error; its limits do not depend on b."""
-    if len(made.parts) != 1 or made.rectifier:
-        return made
-    part = made.parts[0]
-
-    def scaled(factor: float) -> Sum:
-        roots = tuple(Root(root.weight, root.centre, root.b * factor) for root in part.roots)
-        return Sum(made.offset, 0.0, (Part(None, None, part.slope, roots),), made.value_error, made.slope_error)
-
-    def error(factor: float) -> float:
-        return float(np.mean((_evaluated(scaled(factor), seen.x) - seen.y) ** 2))
-
-    fitted = scaled(_lowest(error))
-    x = np.concatenate([np.linspace(-30.0, 30.0, 6001), seen.x])
-    drift = float(np.abs(_evaluated(fitted, x) - _evaluated(made, x)).max())
-    return Sum(fitted.offset, 0.0, fitted.parts, made.value_error + drift, made.slope_error)
-
-
-def _evaluated(made: Sum, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    part = made.parts[0]
-    y = made.offset + part.slope * x
-    for root in part.roots:
-        y = y + root.weight * np.sqrt((x - root.centre) ** 2 + root.b)
-    return np.asarray(y)
-
-
-def _lowest(error: Callable[[float], float]) -> float:
-    """Returns the b (or factor of b) in [1e-2, 1e2] of least error, to 0.1 %, by ever finer scans of its logarithm."""
-    low, high = np.log(1e-2), np.log(1e2)
-    best = 0.0
-    for _ in range(4):
-        points = np.linspace(low, high, 41)
-        best = float(points[int(np.argmin([error(float(np.exp(p))) for p in points]))])
-        width = (high - low) / 40.0
-        low, high = max(np.log(1e-2), best - width), min(np.log(1e2), best + width)
-    return float(np.exp(best))
-
-
-def _row(decision: Decision, choice: _Choice, seen: Seen | None, lost: Mapping[int, str]) -> Replacement:
+def _row(decision: Decision, choice: Choice, seen: Seen | None, lost: Mapping[int, str]) -> Replacement:
     largest, mean = choice.bound, None
     if choice.run is not None and seen is not None:
         change = np.abs(_on_array(choice.run, seen.x) - seen.y)
@@ -339,7 +209,7 @@ def _lost(
     order = {(id(site.owner), site.attribute): i for i, site in enumerate(sites(model))}
     text = (
         f"is in this model but not in a file saved from it: a class of yours ({names}) makes its own layers and its "
-        "get_config doesn't name the activation. Export this model as it is"
+        "get_config does not name the activation. Export this model as it is"
     )
     places = {id(d): order[id(d.site.owner), d.site.attribute] for d in inside}
     return {key: text for key, i in places.items() if len(again) != len(now) or again[i] != now[i]}

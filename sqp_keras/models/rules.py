@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import keras
 
-from sqp_keras.activation.constants import B_MINIMAX
 from sqp_keras.family import coefficients
 from sqp_keras.models.sites import UNKNOWN, Site, canonical
 
@@ -211,11 +210,6 @@ def _by_rule(site: Site, was: str, rule: str, max_error: float, has_data: bool) 
         return Decision(site, was, "algebraic", terms=coefficients.term_counts(was)[0], alpha=alpha, fitted=True)
     terms = None if was == "exponential" else coefficients.enough(was, max_error, alpha)
     return Decision(site, was, form="algebraic", terms=terms, alpha=alpha)
-
-
-def default_b(was: str) -> float:
-    """Returns the b of the squareplus with the smallest max error against an activation."""
-    return B_MINIMAX if was == "softplus" else coefficients.find(was, 1).parts[0].roots[0].b
 
 
 def _activations() -> frozenset[str]:

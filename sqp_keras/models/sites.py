@@ -1,4 +1,4 @@
-"""Every place of a model that holds an activation: found by looking into layers, never by running them."""
+"""Finds every activation in a model, by reading layers and never by running them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ALIASES = {
     "hardtanh": "hard_tanh",
     "algebraicsoftmax": "algebraic_softmax",
 }
-"""Other spellings of Keras's activation names: older names, class names in lower case, tf.nn's and jax.nn's."""
+"""Other spellings of Keras's names: older names, class names in lower case, those of tf.nn and jax.nn."""
 
 UNKNOWN = "unknown"
 """The name of an activation that is the user's own code."""
@@ -60,7 +60,7 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One activation in one layer. A layer used twice is one site.
+    """One activation in one layer. A layer that is used twice is one site.
 
     Attributes:
         path: Names from the model's child down to the layer, joined by "/".
