@@ -44,7 +44,7 @@ LAYERS = PrivatePart(
     "layer",
     "_layers",
     "the list of a layer's own layers",
-    "layers are found in a layer's attributes instead, and models inside a user's layer cannot be exchanged.",
+    "layers are found in a layer's attributes instead, and the softmax of attention stays Keras's own.",
 )
 INBOUND_NODES = PrivatePart(
     "layer",
@@ -219,9 +219,10 @@ def attention_softmax(layer: Any) -> Any:
 
 def attention_is_open() -> bool:
     """Returns whether the softmax of `MultiHeadAttention` can be exchanged in this release."""
-    return all(
-        hasattr(keras.layers.MultiHeadAttention, part.attribute) for part in (BUILD_ATTENTION, COMPUTE_ATTENTION)
-    )
+    steps = (BUILD_ATTENTION, COMPUTE_ATTENTION)
+    if not all(hasattr(keras.layers.MultiHeadAttention, part.attribute) for part in steps):
+        return False
+    return hasattr(keras.layers.InputLayer((1,), name="sqp_keras_check"), LAYERS.attribute)
 
 
 def become(layer: Any, other: type) -> bool:

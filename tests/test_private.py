@@ -64,7 +64,7 @@ def test_the_check_uses_up_no_automatic_name():
     ]
 
 
-@pytest.mark.parametrize("case", ["strings, layers, functions", "subclassed", "recurrent", "convolutions", "attention"])
+@pytest.mark.parametrize("case", ["strings, layers, functions", "subclassed", "recurrent", "convolutions"])
 def test_without_the_list_of_layers_every_activation_is_found_and_exchanged(hide, case):
     model = CASES[case]()
     x = inputs_of(model)
@@ -123,8 +123,8 @@ def test_without_the_shapes_a_subclassed_model_is_refused_with_the_remedy(hide):
         sqp_keras.replace_activations(model)
 
 
-@pytest.mark.parametrize("part", ["BUILD_ATTENTION", "COMPUTE_ATTENTION"])
-def test_without_the_steps_of_attention_its_softmax_is_left_with_the_reason(hide, part):
+@pytest.mark.parametrize("part", ["BUILD_ATTENTION", "COMPUTE_ATTENTION", "LAYERS"])
+def test_without_the_parts_of_attention_its_softmax_is_left_with_the_reason(hide, part):
     model = functional(lambda i: layers.Softmax()(layers.MultiHeadAttention(2, 4, name="attention")(i, i)), (6, 8))
     hide(part)
     new, report = sqp_keras.replace_activations(model)
