@@ -9,7 +9,7 @@ from keras import ops
 
 from sqp_keras import forms, symbolic
 from sqp_keras.family.coefficients import PASSED, Part, Root, Sum, find
-from sqp_keras.models.sites import canonical
+from sqp_keras.family.names import canonical
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
 

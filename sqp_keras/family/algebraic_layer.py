@@ -10,7 +10,7 @@ from keras import ops
 from sqp_keras import private, symbolic
 from sqp_keras.family import coefficients
 from sqp_keras.family.algebraic import algebraic, apply, softmax
-from sqp_keras.models.sites import canonical
+from sqp_keras.family.names import canonical
 
 _MASKED = -3e4
 

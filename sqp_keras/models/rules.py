@@ -8,7 +8,8 @@ from typing import Any, Literal
 import keras
 
 from sqp_keras.family import coefficients
-from sqp_keras.models.sites import UNKNOWN, Site, canonical
+from sqp_keras.family.names import canonical
+from sqp_keras.models.sites import UNKNOWN, Site
 
 RULES = ("accurate", "fast", "keep")
 

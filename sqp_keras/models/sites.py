@@ -7,21 +7,7 @@ from typing import Any
 import keras
 
 from sqp_keras import private
-
-ALIASES = {
-    "swish": "silu",
-    "hard_swish": "hard_silu",
-    "leakyrelu": "leaky_relu",
-    "exp": "exponential",
-    "identity": "linear",
-    "logsoftmax": "log_softmax",
-    "logsigmoid": "log_sigmoid",
-    "hardsigmoid": "hard_sigmoid",
-    "hardsilu": "hard_silu",
-    "hardtanh": "hard_tanh",
-    "algebraicsoftmax": "algebraic_softmax",
-}
-"""Other spellings of Keras's names: older names, class names in lower case, those of tf.nn and jax.nn."""
+from sqp_keras.family.names import canonical
 
 UNKNOWN = "unknown"
 """The name of an activation that is the user's own code."""
@@ -83,12 +69,6 @@ class Site:
 def is_functional(model: Any) -> bool:
     """Returns whether a model is a graph of layers and operations (a Sequential is not)."""
     return isinstance(model, keras.Model) and hasattr(type(model), "operations")
-
-
-def canonical(name: str) -> str:
-    """Returns Keras's name for an activation whatever its spelling."""
-    lower = name.lower()
-    return ALIASES.get(lower, lower)
 
 
 def identify(activation: Any) -> Activation:
