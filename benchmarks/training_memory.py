@@ -54,7 +54,7 @@ def table(rows: list[dict[str, Any]], sizes: list[int]) -> str:
     """Returns the peaks as a Markdown table, one line per mode and batch."""
     depth, width, _ = sizes
     lines = [
-        f"{depth} dense layers of {width}, float32; peak of the process less what it held before the first step.",
+        f"{depth} dense layers of {width}, float32; peak memory of the process minus its memory before the first step.",
         "",
         "| mode | batch | relu, MiB |" + "".join(f" {name}, ratio |" for name in ACTIVATIONS[1:]),
         "|---|---:|---:|" + "---:|" * len(ACTIVATIONS[1:]),

@@ -1,5 +1,6 @@
 """Squareplus for Keras: a smooth rectifier without exp and log, right in every dtype and derivative."""
 
+from sqp_keras import private
 from sqp_keras.activation.constants import B_CURVATURE, B_MINIMAX, B_VALUE
 from sqp_keras.activation.functional import squareplus, squareplus_inverse
 from sqp_keras.activation.layer import Squareplus
@@ -35,3 +36,4 @@ __all__ = [
 ]
 
 register()
+private.check()

@@ -59,7 +59,7 @@ def slope(made, x):
     for part in made.parts:
         low = -np.inf if part.low is None else part.low
         high = np.inf if part.high is None else part.high
-        rise = part.slope + sum(w * (x - c) / np.sqrt((x - c) ** 2 + b) for w, c, b in part.roots)
+        rise = part.slope + sum(r.weight * (x - r.centre) / np.sqrt((x - r.centre) ** 2 + r.b) for r in part.roots)
         total = total + np.where((x > low) & (x < high), rise, 0.0)
     return total
 
@@ -116,22 +116,15 @@ def test_exponential_is_bounded_by_its_largest_input(upper):
     assert abs(above[0] - above[1]) == 0.0
 
 
-def test_issue_accuracies_are_reached():
-    for of, terms, limit in [("softplus", 3, 2.7e-4), ("sigmoid", 4, 3e-5), ("tanh", 4, 6e-5), ("silu", 5, 2e-3)]:
-        assert found(of, terms).value_error <= limit
-    for of, limit in [("gelu", 8e-4), ("elu", 3e-3), ("mish", 1e-3)]:
-        assert found(of).value_error <= limit
-
-
 @pytest.mark.parametrize(("of", "terms"), ALL)
 def test_float32_adds_little_more_than_its_rounding(of, terms):
     made = found(of, terms)
     x = np.unique(np.concatenate([np.linspace(-30, 30, 20_001), FAR[FAR < 1e4], -FAR[FAR < 1e4]])).astype("float32")
     single = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x), made)).astype("float64")
     double = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(x.astype("float64")), made))
-    weight = sum(abs(w) for part in made.parts for w, _, _ in part.roots) + 1.0
+    weight = sum(abs(root.weight) for part in made.parts for root in part.roots) + 1.0
     # Each term is rounded to 2^-24 of its own size, |w|*(|x| + |c| + sqrt(b)), a few times over.
-    size = np.abs(x) + 3.0 + max(np.sqrt(b) + abs(c) for part in made.parts for _, c, b in part.roots)
+    size = np.abs(x) + 3.0 + max(np.sqrt(root.b) + abs(root.centre) for part in made.parts for root in part.roots)
     assert (np.abs(single - double) <= 2.0**-24 * 3.0 * weight * size).all()
 
 
@@ -189,18 +182,6 @@ def saved_and_loaded(model, path):
     return keras.models.load_model(path)
 
 
-@pytest.mark.parametrize("suffix", [".keras", ".h5"])
-def test_a_saved_layer_keeps_its_numbers_when_the_table_changes(tmp_path, monkeypatch, suffix):
-    i = keras.Input((4,))
-    model = keras.Model(i, sqp_keras.Algebraic("softplus", 3)(keras.layers.Dense(3, sqp_keras.Algebraic("tanh"))(i)))
-    x = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
-    before = model(x)
-    monkeypatch.setattr(coefficients, "table", lambda: {})
-    coefficients.find.cache_clear()
-    again = saved_and_loaded(model, tmp_path / f"m{suffix}")
-    np.testing.assert_array_equal(again(x), before)
-
-
 def test_function_builds_functional_models_that_reload(tmp_path):
     i = keras.Input((4,))
     model = keras.Model(i, sqp_keras.algebraic(i, "gelu", 4))
@@ -226,32 +207,6 @@ def test_export_forms_are_asked_with_the_numbers():
     np.testing.assert_array_equal(sqp_keras.algebraic(x, **parameters), sqp_keras.algebraic(x, "silu", 3))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"of": "sine"}, "algebraic form of .*Received: of='sine'"),
-        ({"of": "softplus", "terms": 4}, "1, 2, 3 or 5 roots. Received: terms=4"),
-        ({"of": "exponential"}, "largest input.*Received: upper=None"),
-        ({"of": "elu", "alpha": -1.0}, "alpha` of elu is a positive number"),
-        ({"of": "softmax"}, "Use AlgebraicSoftmax"),
-        ({"of": "softplus", "coefficients": {"offset": 0}}, "what `get_config` wrote"),
-    ],
-)
-def test_bad_arguments_say_the_rule_and_the_remedy(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        sqp_keras.Algebraic(**arguments)
-
-
-def test_of_must_be_a_name():
-    with pytest.raises(TypeError, match="name of an activation"):
-        sqp_keras.Algebraic(3)
-
-
-def test_max_error_out_of_reach_says_what_is_reachable():
-    with pytest.raises(ValueError, match=r"Raise max_error to 7\.4e-06"):
-        coefficients.enough("silu", 1e-7)
-
-
 @pytest.mark.parametrize("size", [2, 10, 100, 1000])
 def test_softmax_stays_within_its_bound(size):
     random = np.random.default_rng(size)
@@ -267,15 +222,6 @@ def test_softmax_stays_within_its_bound(size):
     np.testing.assert_allclose(y.astype("float64").sum(axis=-1), 1.0, atol=4e-6)
 
 
-def test_softmax_masks_and_takes_several_axes():
-    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
-    mask = np.array([True, False, True, True])
-    y = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax()(x, mask=mask))
-    assert y[..., 1].max() < 1e-12
-    both = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax(axis=(1, 2))(x))
-    np.testing.assert_allclose(both.sum(axis=(1, 2)), 1.0, atol=1e-6)
-
-
 def test_softmax_has_no_exp_and_no_division():
     graph = tf.function(sqp_keras.AlgebraicSoftmax()).get_concrete_function(tf.TensorSpec((1, 3, 8))).graph
     used = {op.type for op in graph.get_operations()} - {"Placeholder", "Const", "Identity"}
@@ -287,28 +233,13 @@ def test_softmax_of_unknown_size_is_refused():
         tf.function(sqp_keras.AlgebraicSoftmax()).get_concrete_function(tf.TensorSpec((1, None)))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_matches_keras_and_has_no_exp(tmp_path, causal):
-    keras.utils.set_random_seed(0)
-    i = keras.Input((6, 8))
-    stock = keras.layers.MultiHeadAttention(2, 4)
-    ours = sqp_keras.AlgebraicAttention(2, 4)
-    model = keras.Model(i, [stock(i, i, use_causal_mask=causal), ours(i, i, use_causal_mask=causal)])
-    ours.set_weights(stock.get_weights())
-    x = np.random.default_rng(0).normal(size=(4, 6, 8)).astype("float32") * 3
-    a, b = model(x)
-    # Each weight within 1.7e-4, six values of size about 5, one projection.
-    np.testing.assert_allclose(a, b, atol=6 * 5 * 1.7e-4)
-    graph = tf.function(lambda t: ours(t, t)).get_concrete_function(tf.TensorSpec((1, 6, 8))).graph
-    assert not {"Exp", "Softmax"} & {op.type for op in graph.get_operations()}
-    again = saved_and_loaded(model, tmp_path / "m.keras")
-    np.testing.assert_array_equal(again(x)[1], b)
-
-
 def test_fitting_again_changes_nothing():
     stored = {(item["of"], item["terms"]): item for item in fit_algebraic.read()}
-    for parts in (("softplus", 3, "even", 1), ("elu", 2, "bend"), ("tanh", 4, "odd")):
-        spec = fit_algebraic.Spec(*parts)
+    for spec in (
+        fit_algebraic.Spec("softplus", 3, "even", 1),
+        fit_algebraic.Spec("elu", 2, "bend"),
+        fit_algebraic.Spec("tanh", 4, "odd"),
+    ):
         held = stored[spec.of, spec.terms]
         assert fit_algebraic.fit(spec, held, seed=1, starts=0) is held
 

@@ -103,7 +103,7 @@ def test_several_inputs_and_nested_models_work():
     ("change", "kind", "words"),
     [
         ({"teacher": None}, TypeError, "`teacher` is a Keras model"),
-        ({"teacher": keras.Sequential([keras.Input((6,)), layers.Dense(3)])}, ValueError, "have the same layers"),
+        ({"teacher": keras.Sequential([keras.Input((6,)), layers.Dense(3)])}, ValueError, "must have the same layers"),
         ({"epochs": -1}, ValueError, "`epochs` is a whole number"),
         ({"budget": -1.0}, ValueError, "`budget` is a number"),
         ({"data": 3}, TypeError, "`data` is an array"),

@@ -271,7 +271,7 @@ def test_a_rule_that_left_an_activation_is_what_the_remedy_is_about():
 HEADS = {
     "one per cell": (
         lambda i: L.Softmax(name="cells")(L.Conv2D(3, 1)(i)),
-        ["output: softmax of `cells` left out; the largest value in each of 4x4 cells is the class (argmax)"],
+        ["output: softmax of `cells` dropped; the largest value in each of 4x4 cells is the class (argmax)"],
     ),
     "two outputs": (
         lambda i: [
@@ -280,8 +280,8 @@ HEADS = {
             L.Dense(1, name="size")(L.Flatten()(i)),
         ],
         [
-            "output `kind`: softmax of `kind` left out; the largest value is the class",
-            "output `flags`: sigmoid of `flags` left out; above 0 means yes",
+            "output `kind`: softmax of `kind` dropped; the largest value is the class",
+            "output `flags`: sigmoid of `flags` dropped; above 0 means yes",
         ],
     ),
     "another axis": (lambda i: L.Softmax(axis=1)(i), ["No output ends in a softmax or sigmoid: nothing was dropped."]),
@@ -297,7 +297,7 @@ def test_shell_says_how_to_read_what_lost_its_head(case, tmp_path, capfd):
     assert commands.export_main([str(tmp_path / "m.keras"), "--head", "logits", "--dry-run"]) == 0
     printed = " ".join(capfd.readouterr().out.split())
     assert all(said in printed for said in words)
-    assert printed.count("left out") == sum("left out" in said for said in words)
+    assert printed.count("dropped;") == sum("dropped;" in said for said in words)
 
 
 def test_a_subclassed_models_head_is_not_searched_for():
@@ -312,7 +312,7 @@ def test_a_subclassed_models_head_is_not_searched_for():
     model = Subclassed()
     model(np.zeros((1, 4), "float32"))
     notes = sqp_tflite.export(model, head="logits", dry_run=True).report.notes
-    assert any("Sequential and functional models alone" in note for note in notes)
+    assert any("only known for Sequential and functional models" in note for note in notes)
 
 
 @pytest.mark.parametrize(

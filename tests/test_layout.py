@@ -10,12 +10,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sqp_tflite"}
 
-LATE = {
-    ("sqp_keras.activation.functional", "sqp_keras.activation.layer"),
-    ("sqp_keras.family.algebraic", "sqp_keras.family.algebraic_layer"),
-}
-"""Imports inside a function that close a circle on purpose: the function makes the layer for a symbolic input."""
-
 
 def imports(source: str, module: str) -> set[str]:
     """Returns the project's modules that a source text imports, wherever in the text."""
@@ -62,7 +56,7 @@ def import_graph() -> dict[str, set[str]]:
     graph = {name: {other for other in imports(text, name) if other in texts} for name, text in texts.items()}
     # A package's __init__ re-exports its modules; what matters is that modules don't go through it in circles.
     return {
-        name: {other for other in others if (name, other) not in LATE and other not in PACKAGES}
+        name: {other for other in others if other not in PACKAGES}
         for name, others in graph.items()
         if name not in PACKAGES
     }

@@ -1,173 +1,182 @@
-"""What export uses of other packages' private parts: there today, and done without or asked for when gone."""
+"""Each private part of Keras and TensorFlow may be missing: a warning says what that means, and the rest works."""
 
-import argparse
 import dataclasses
+import sys
+import types
 import warnings
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
-from ai_edge_litert import schema_py_generated as schema
-from litert_quantizer import qtyping, recipe_manager
-from litert_quantizer.utils import tfl_flatbuffer_utils
+from keras import layers
 
-from models import dense, subclassed
-from sqp_tflite import private
-from sqp_tflite.cli.completion import script
-from sqp_tflite.errors import EnvironmentMissingError, RefusedError
-from sqp_tflite.quantize import recipe
-from sqp_tflite.source.convert import convert_graph
-from sqp_tflite.source.load import load
-from sqp_tflite.source.plan import plan
-from sqp_tflite.source.trace import Traced, trace
-from sqp_tflite.versions import version
-from sqp_tflite.worker import may_fork
-
-L = keras.layers
-NEEDED = [use for use, part in private.USED.items() if not part.without]
-OPTIONAL = [use for use, part in private.USED.items() if part.without and part.package in private.TESTED]
+import sqp_keras
+from replaceable import CASES, functional, inputs_of, sequential
+from sqp_keras import private
+from sqp_keras.models.rebuild import CannotCopyError, rebuild
+from sqp_keras.models.rules import Cause
+from sqp_keras.models.sites import sites
 
 
 @pytest.fixture
-def gone(monkeypatch):
-    """The planted fault: a release in which a part has another name."""
+def hide(monkeypatch):
+    """Hides a part, as a release would that gives it another name."""
 
-    def plant(use: str) -> private.Private:
-        part = private.USED[use]
-        monkeypatch.setitem(private.USED, use, dataclasses.replace(part, name=f"{part.name}_in_a_later_release"))
-        return private.USED[use]
+    def hide_part(name):
+        moved = dataclasses.replace(getattr(private, name), attribute="_moved_elsewhere")
+        monkeypatch.setattr(private, name, moved)
 
-    return plant
-
-
-def outputs(traced: Traced, *inputs: np.ndarray) -> list[np.ndarray]:
-    """What the traced graph computes."""
-    definition = tf.compat.v1.GraphDef.FromString(traced.graph_def)
-    wrapped = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(definition, name=""), [])
-    run = wrapped.prune([f"{spec.name}:0" for spec in traced.inputs], [f"{name}:0" for name in traced.outputs])
-    return [value.numpy() for value in run(*map(tf.constant, inputs))]
+    monkeypatch.setattr(private, "_warned", set())
+    return hide_part
 
 
-@pytest.mark.parametrize("use", private.USED)
-def test_the_installed_releases_have_every_part(use):
-    assert private.find(use) is not None
+def test_this_release_has_every_part():
+    assert private.check() == ()
 
 
-@pytest.mark.parametrize("package", private.TESTED)
-def test_nothing_is_missing_and_nothing_noted(package):
-    assert version(package).startswith(f"{private.TESTED[package]}.")
-    assert private.missing(package) == () and private.notes() == ()
-
-
-@pytest.mark.parametrize("use", OPTIONAL)
-def test_a_part_that_is_gone_is_noted_in_the_plan(gone, use):
-    part = gone(use)
-    (note,) = [note for note in plan(load(dense())).notes if str(part) in note]
-    assert note.startswith(f"{part.package} {version(part.package)} does not have") and note.endswith(part.without)
-
-
-def test_a_part_that_is_gone_is_warned_of_once_the_package_is_imported(gone):
-    part = gone("flip")
-    with pytest.warns(UserWarning, match="does not have all that export uses of it.*REVERSE_V2"):
-        private.warn(part.package)
-
-
-def test_no_warning_without_need():
+@pytest.mark.parametrize("part", private.PARTS, ids=lambda part: part.attribute)
+def test_a_missing_part_is_warned_of_once_with_what_happens(monkeypatch, part):
+    monkeypatch.setattr(private, "_warned", set())
+    missing = dataclasses.replace(part, attribute="_moved_elsewhere")
+    with pytest.warns(UserWarning) as caught:
+        assert private.check((missing,)) == (missing,)
+    assert [str(one.message) for one in caught] == [str(missing)]
+    assert part.what in str(missing) and part.without in str(missing)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        private.warn("keras")
+        assert private.check((missing,)) == (missing,)
 
 
-@pytest.mark.parametrize("use", OPTIONAL)
-def test_the_export_form_is_as_exact_without_any_optional_part(gone, use):
-    gone(use)
-    model = dense()
-    x = np.linspace(-3, 3, 4, dtype=np.float32)[None]
-    (found,) = outputs(trace(plan(load(model))), x)
-    # Sums of eight products in float32, in another order.
-    np.testing.assert_allclose(found, model(x), rtol=1e-5, atol=1e-6)
+def test_a_module_that_moved_is_a_missing_part(monkeypatch):
+    monkeypatch.setattr(private, "_warned", set())
+    missing = dataclasses.replace(private.ACTIVATION_TABLE, owner="keras.src.elsewhere")
+    with pytest.warns(UserWarning, match="hides the table of activation names"):
+        assert private.check((missing,)) == (missing,)
 
 
-def test_layers_are_found_through_the_public_list(gone):
-    inner = keras.Sequential([keras.Input((4,)), L.Dense(2, name="inside")])
-    model = keras.Sequential([keras.Input((4,)), inner, L.Dense(1, name="outside")])
-    known = {layer.name for layer in private.layers(model)}
-    gone("layers")
-    assert {"inside", "outside"} <= {layer.name for layer in private.layers(model)} <= known
+def test_the_check_uses_up_no_automatic_name():
+    keras.backend.clear_session()
+    private.check()
+    assert [layers.Dense(1).name, layers.Lambda(abs).name, keras.Input((1,)).name] == [
+        "dense",
+        "lambda",
+        "keras_tensor",
+    ]
 
 
-def test_dict_inputs_keep_their_names_without_the_private_structure(gone):
-    a, b = keras.Input((2,), name="left"), keras.Input((3,), name="right")
-    model = keras.Model({"left": a, "right": b}, L.Concatenate()([a, b]))
-    gone("inputs")
-    traced = trace(plan(load(model)))
-    values = np.ones((1, 2), np.float32), np.full((1, 3), 2, np.float32)
-    assert [spec.name for spec in traced.inputs] == ["left", "right"]
-    np.testing.assert_array_equal(outputs(traced, *values)[0], model(dict(zip(("left", "right"), values, strict=True))))
+@pytest.mark.parametrize("case", ["strings, layers, functions", "subclassed", "recurrent", "convolutions"])
+def test_without_the_list_of_layers_every_activation_is_found_and_exchanged(hide, case):
+    model = CASES[case]()
+    x = inputs_of(model)
+    known = {(site.label, site.activation.name) for site in sites(model)}
+    hide("LAYERS")
+    assert {(site.label, site.activation.name) for site in sites(model)} == known
+    new, report = sqp_keras.replace_activations(model)
+    assert len(report.replacements) == len([name for _, name in known if name != "linear"])
+    # As with the list: each change is below 1e-3 of a range of at most 2.
+    np.testing.assert_allclose(new(x), model(x), atol=4e-3)
 
 
-def test_a_subclassed_model_is_known_by_its_build_config(gone):
-    gone("build_shapes")
-    (spec,) = load(subclassed()).inputs
-    assert spec.shape == (4,)
-    assert trace(plan(load(subclassed()))).outputs
+@pytest.mark.parametrize("case", ["user layer", "wrappers"])
+def test_without_the_list_of_layers_a_model_inside_a_layer_is_refused_with_the_remedy(hide, case):
+    model = CASES[case]()
+    hide("LAYERS")
+    with pytest.raises(CannotCopyError, match=r"`sequential\w*` inside .*hides the list.*`keep`"):
+        sqp_keras.replace_activations(model)
 
 
-def test_state_inside_a_loop_is_found_while_the_part_is_there(gone):
-    class Drawing(L.Layer):
+@pytest.mark.parametrize("part", ["INBOUND_NODES", "NODES", "HISTORY"])
+def test_without_the_graph_no_head_is_dropped(hide, part):
+    model = functional(lambda i: layers.Dense(3, "softmax")(i))
+    hide(part)
+    same, heads = sqp_keras.drop_head(model)
+    assert same is model
+    assert heads == ()
+
+
+def test_without_the_graph_a_nested_head_stays(hide):
+    model = sequential(functional(lambda i: layers.Dense(3, "softmax")(i)))
+    hide("NODES")
+    assert sqp_keras.drop_head(model) == (model, ())
+
+
+def test_without_the_calls_distill_skips_single_layers(hide):
+    model = sequential(layers.Dense(4, "tanh"), layers.Dense(2))
+    student, _ = sqp_keras.replace_activations(model, "fast")
+    hide("INBOUND_NODES")
+    _, report = sqp_keras.distill(student, model, inputs_of(model, 40), 1, verbose=0)
+    assert report.epochs == (0, 1)
+
+
+@pytest.mark.parametrize("part", ["INBOUND_NODES", "OUTBOUND_NODES", "LAMBDA_SHAPE"])
+def test_without_a_part_of_the_graph_copies_compute_the_same(hide, part):
+    model = functional(lambda i: keras.ops.silu(layers.Lambda(lambda t: t * 2.0)(i)))
+    x = inputs_of(model)
+    hide(part)
+    np.testing.assert_array_equal(rebuild(model, {})(x), model(x))
+
+
+def test_without_the_shapes_a_subclassed_model_is_refused_with_the_remedy(hide):
+    model = CASES["subclassed"]()
+    hide("BUILD_SHAPES")
+    with pytest.raises(CannotCopyError, match=r"does not know its input shape.*get_build_config"):
+        sqp_keras.replace_activations(model)
+
+
+@pytest.mark.parametrize("part", ["BUILD_ATTENTION", "COMPUTE_ATTENTION", "LAYERS"])
+def test_without_the_parts_of_attention_its_softmax_is_left_with_the_reason(hide, part):
+    model = functional(lambda i: layers.Softmax()(layers.MultiHeadAttention(2, 4, name="attention")(i, i)), (6, 8))
+    hide(part)
+    new, report = sqp_keras.replace_activations(model)
+    assert [(row.layer.split("/")[0], row.cause) for row in report.unchanged] == [("attention", Cause.HIDDEN)]
+    assert "hides the softmax of attention" in report.unchanged[0].reason
+    assert [row.now for row in report.replacements] == ["algebraic softmax"]
+    x = inputs_of(model)
+    np.testing.assert_allclose(new(x), model(x), atol=1e-3)
+
+
+def test_without_the_softmax_of_attention_the_layer_is_keras_own_with_a_warning(hide):
+    keras.utils.set_random_seed(0)
+    stock, ours = layers.MultiHeadAttention(2, 4), sqp_keras.AlgebraicAttention(2, 4)
+    x = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+    hide("ATTENTION_SOFTMAX")
+    expected = stock(x, x)
+    with pytest.warns(UserWarning, match="hides the softmax of attention"):
+        ours(x, x)
+    ours.set_weights(stock.get_weights())
+    # The same softmax by another kernel: a few roundings of float32.
+    np.testing.assert_allclose(ours(x, x), expected, atol=1e-6)
+
+
+def test_a_class_that_cannot_be_exchanged_is_refused_with_the_remedy(monkeypatch):
+    @keras.saving.register_keras_serializable(package="tests")
+    class Attending(layers.Layer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.attention = layers.MultiHeadAttention(2, 4)
+
         def call(self, x):
-            return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y + tf.random.normal((1, 3))), (0, x))[1]
+            return self.attention(x, x)
 
-    model = keras.Sequential([keras.Input((3,)), Drawing(name="drawing")])
-    with pytest.raises(RefusedError, match="cannot be exported"):
-        trace(plan(load(model)))
-    gone("graph_functions")
-    assert trace(plan(load(model))).outputs
-
-
-def test_a_process_that_cannot_be_asked_is_not_copied(gone):
-    gone("computing")
-    assert private.tensorflow_computes() and not may_fork()
+    model = functional(Attending(), (6, 8))
+    assert not private.become(object(), dict)
+    monkeypatch.setattr(private, "become", lambda layer, other: False)
+    with pytest.raises(CannotCopyError, match=r"in this Keras release. Keep it: keep=\['softmax'\]"):
+        sqp_keras.replace_activations(model)
+    _, report = sqp_keras.replace_activations(model, keep=["softmax"])
+    assert [row.cause for row in report.unchanged] == [Cause.KEPT]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_file_names_without_the_list_of_options(gone, shell):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quantize")
-    assert "quantize" in script(shell, {"sqp-export": parser})
-    gone("actions")
-    found = script(shell, {"sqp-export": parser})
-    assert "sqp-export" in found and "quantize" not in found
+def test_without_the_table_the_rest_of_the_package_works(hide):
+    hide("ACTIVATION_TABLE")
+    assert private.activation_table() is None
+    assert float(sqp_keras.squareplus(0.0)) == 1.0
 
 
-@pytest.mark.parametrize("bits", [8, 16])
-def test_the_quantisers_operators_are_spelt_as_in_the_schema(bits):
-    """Its public names are read, with one that differs; its own private table says the same."""
-    manager = recipe_manager.RecipeManager()
-    manager.add_static_config(".*", qtyping.TFLOperationName.ALL_SUPPORTED, bits, 8)
-    spelled = {number: name for name, number in vars(schema.BuiltinOperator).items() if name.isupper()}
-    expected = {
-        spelled[code]
-        for code, name in tfl_flatbuffer_utils.TFL_OP_CODE_TO_NAME.items()
-        if manager.get_quantization_configs(name, "any;")[0] != "no_quantize"
-    }
-    assert recipe._static_ops(bits) == expected
-
-
-@pytest.mark.parametrize("use", NEEDED)
-def test_what_export_cannot_do_without_is_asked_for_with_version_and_remedy(gone, use):
-    part = gone(use)
-    words = rf"is used to {part.purpose}. Received: tensorflow {version('tensorflow')}.*pip install 'tensorflow~="
-    with pytest.raises(EnvironmentMissingError, match=words):
-        private.require(use)
-
-
-def test_trace_and_convert_say_so(gone):
-    traced = trace(plan(load(dense())))
-    for use in NEEDED:
-        gone(use)
-    with pytest.raises(EnvironmentMissingError, match="write the weights into the graph"):
-        trace(plan(load(dense())))
-    with pytest.raises(EnvironmentMissingError, match="convert a frozen graph"):
-        convert_graph(traced.graph_def, tuple(spec.name for spec in traced.inputs), traced.outputs)
+@pytest.mark.parametrize("missing", ["record_operation", "stop_recording", "could_possibly_record"])
+def test_a_recording_that_lacks_a_function_is_not_used(monkeypatch, missing):
+    names = {"record_operation", "stop_recording", "could_possibly_record"} - {missing}
+    monkeypatch.setitem(sys.modules, private.RECORD.owner, types.SimpleNamespace(**dict.fromkeys(names)))
+    assert private.record() is None
+    monkeypatch.setitem(sys.modules, private.RECORD.owner, None)
+    assert private.record() is None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sqp_keras
+from sqp_keras import private
 from sqp_keras.activation import registry
 
 ACTIVATIONS = sys.modules["keras.src.activations"]
@@ -62,7 +63,7 @@ def test_hidden_table_warns_once_and_the_rest_works(monkeypatch, hidden):
         monkeypatch.delattr(ACTIVATIONS, "ALL_OBJECTS_DICT")
     else:
         monkeypatch.setattr(ACTIVATIONS, "ALL_OBJECTS_DICT", ())
-    monkeypatch.setattr(registry, "_warned", [])
+    monkeypatch.setattr(private, "_warned", set())
     with pytest.warns(UserWarning, match="hides the table of activation names"):
         assert not registry.register()
     with warnings.catch_warnings():

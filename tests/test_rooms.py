@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sqp_tflite"}
 
 ORDER = {
-    "sqp_keras": "private forms activation backends family models".split(),
+    "sqp_keras": "private forms symbolic activation backends family models".split(),
     "sqp_tflite": "mcu private report errors versions layer_names files worker options flatbuffer ops source "
     "run quantize emit inspection pipeline check cli".split(),
 }

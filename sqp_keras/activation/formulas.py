@@ -3,7 +3,7 @@
 y = (x + s) / 2 = max(x, 0) + c / (z + sqrt(z*z + c))        s = sqrt(x*x + b), z = abs(x) / 2, c = b / 4
 
 Nothing cancels on either side: the fraction is the left tail, y(-abs(x)), and y(x) - y(-x) = x. The derivatives need
-the output alone:
+only the output:
 
 dy/dx = y / (y + c/y)        dy/db = 1 / (4*s) = y / (4*(y*y + c))
 
@@ -45,10 +45,10 @@ def _bounded(ns: Any, y: Any, c: Any, dtype: str) -> tuple[Any, Any]:
 
 
 def slope(ns: Any, y: Any, c: Any, dtype: str) -> Any:
-    """Returns dy/dx = y / (y + c/y), right for y = 0 (slope 0) and y = inf (slope 1) too.
+    """Returns dy/dx = y / (y + c/y), also right for y = 0 (slope 0) and y = inf (slope 1).
 
-    Neither y*y nor c/y can spoil it: where c/y overflows the slope is below the smallest number, and where it
-    underflows the slope is 1. Shorter forms fail: of 1 / (1 + (c/y)/y) XLA makes a quotient by y*y, which underflows.
+    It is safe: where c/y overflows, the slope is below the smallest number, and where c/y underflows, the slope is 1.
+    Shorter forms fail: XLA turns 1 / (1 + (c/y)/y) into a quotient by y*y, which underflows.
     """
     y = ns.minimum(y, LARGEST[dtype])
     return y / (y + c / y)

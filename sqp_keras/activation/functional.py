@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sqp_keras import forms
+from sqp_keras import forms, symbolic
 from sqp_keras.activation import formulas
 from sqp_keras.activation.constants import B_CURVATURE, B_LARGEST, B_SMALLEST
 
@@ -27,7 +27,7 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
     y = (x + s) / 2    dy/dx = y / s    dy/db = 1 / (4*s)    s = sqrt(x*x + b)
 
     Finite and without cancellation for every finite input; halves are computed in float32 and rounded once. The
-    gradient needs the output alone. b = 0 gives relu with the derivative 1/2 at 0.
+    gradient needs only the output. b = 0 gives relu with the derivative 1/2 at 0.
 
     Args:
         x: Tensor of any Keras backend, NumPy array, list, number or `KerasTensor`; integers become `floatx`.
@@ -37,7 +37,7 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
         A tensor of the shape of `x` (of the broadcast shape if `b` is a tensor).
 
     Raises:
-        TypeError: `x` is sparse, ragged, complex or no array, or `b` is no number.
+        TypeError: `x` is sparse, ragged, complex or not an array, or `b` is not a number.
         ValueError: `b` is outside the range.
 
     Example:
@@ -50,10 +50,7 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
     if form is not None:
         return form("squareplus", x, b=b)
     if isinstance(x, keras.KerasTensor):
-        # The layer is what a functional model can hold, save and show.
-        from sqp_keras.activation.layer import Squareplus
-
-        return Squareplus(b=b)(x)
+        return symbolic.call("squareplus", x, b=b)
     x, b = floating(x), checked_b(b)
     if isinstance(b, float):
         return _rectifier(x) if b == 0 else _squareplus(x, b / 4)
@@ -67,7 +64,7 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
 def squareplus_inverse(y: Any, b: Any = B_CURVATURE) -> Any:
     """Returns the x with squareplus(x, b) = y, which is y - b/(4y), in the dtype of `y`.
 
-    For the bias of a positive head that shall start at a known value, and for initialisers.
+    For the bias of a positive head that starts at a known value, and for initialisers.
 
     Args:
         y: Tensor, array, list or number; positive. For b = 0 also 0, which gives 0.
@@ -77,7 +74,7 @@ def squareplus_inverse(y: Any, b: Any = B_CURVATURE) -> Any:
         A tensor of the shape of `y`; NaN where `y` is negative, -inf where it is 0 and b is not.
 
     Raises:
-        TypeError: `y` is sparse, ragged, complex or no array, or `b` is no number.
+        TypeError: `y` is sparse, ragged, complex or not an array, or `b` is not a number.
         ValueError: `b` is outside the range.
     """
     y, b = floating(y), checked_b(b)
@@ -117,7 +114,7 @@ def checked_b(b: Any) -> Any:
 
 
 def floating(x: Any) -> Any:
-    """Returns `x` as a floating-point tensor of the backend; raises where squareplus has no meaning."""
+    """Returns `x` as a floating-point tensor of the backend; raises if squareplus is not defined for it."""
     kind = type(x).__name__
     if "Sparse" in kind or "Ragged" in kind or kind in ("BCOO", "JAXSparse") or getattr(x, "sparse", False) is True:
         raise TypeError(
@@ -137,7 +134,7 @@ def floating(x: Any) -> Any:
 
 
 def _fits(small: Any, large: Any) -> bool:
-    """Whether `small` broadcasts to `large` without enlarging it; unknown sizes are taken to be large."""
+    """Whether `small` broadcasts to `large` without enlarging it; an unknown size counts as large."""
     if len(small) > len(large):
         return False
     tail = tuple(large)[len(large) - len(small) :]

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import constraints, initializers, ops, regularizers
 
+from sqp_keras import symbolic
 from sqp_keras.activation.constants import B_CURVATURE, B_LARGEST, B_LEARNT_SMALLEST
 from sqp_keras.activation.functional import checked_b, squareplus
 
@@ -33,6 +34,7 @@ class KeepPositive(keras.constraints.Constraint):
         return {"first": constraints.serialize(self.first) if self.first else None}
 
 
+@symbolic.layer_of("squareplus")
 @keras.saving.register_keras_serializable(package="sqp_keras")
 class Squareplus(keras.layers.Layer):
     """Returns a smooth rectifier that needs only additions, multiplications and a square root.
@@ -42,7 +44,7 @@ class Squareplus(keras.layers.Layer):
     Args:
         b: Size of the bend: 0 (relu) or a number in [1e-30, 1e30]. 4 matches softplus's curvature at 0. Where b is
             learnt, its first value.
-        learn_b: None for a fixed b, which is no weight; "layer" for one b, a scalar weight; "channel" for one b per
+        learn_b: None for a fixed b, which is not a weight; "layer" for one b, a scalar weight; "channel" for one b per
             entry of the last axis. A learnt b is a float32 weight in mixed precision and stays at or above 1e-4.
         floor: Added to the output; the smallest value of a positive head.
         shared_axes: For learn_b="channel" only, as in `PReLU`: b has the shape of one input with these axes set
@@ -53,8 +55,8 @@ class Squareplus(keras.layers.Layer):
         **kwargs: Arguments of every Keras layer, e.g. `name` and `dtype`.
 
     Raises:
-        TypeError: `b` or `floor` is no number, or the input is sparse or ragged.
-        ValueError: An argument is out of its range, or is given where b is not learnt.
+        TypeError: `b` or `floor` is not a number, or the input is sparse or ragged.
+        ValueError: An argument is out of range, or belongs to a learnt b and b is fixed.
 
     Example:
         >>> float(Squareplus(b=4.0)(np.float32([0.0]))[0])

@@ -11,12 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from sqp_keras import private
 from sqp_keras.activation import formulas
 
-try:
-    from tensorflow.python.eager import record
-except ImportError:  # Internal to TensorFlow, so a release may move it.
-    record = None
+record = private.record()
 
 _count = itertools.count()
 
@@ -68,10 +66,10 @@ def _slope_times(dy: Any, y: Any, c: Any) -> Any:
 def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *args: Any, output: bool = True) -> Any:
     """Returns forward(*args), differentiated by backward(dy, y, saving) where y is the tensor returned.
 
-    Without `output` the rule does without y and gets None.
+    If `output` is False, the rule gets None instead of y.
 
     While a SavedModel is written (`saving`), TensorFlow stores the rules of the model's own operations but not those
-    of operations inside a rule: there the backward pass has to be made of plain operations.
+    of operations inside a rule. So the backward pass is then made of plain operations.
     """
     if record and tf.executing_eagerly() and not record.could_possibly_record():
         return forward(*args)
@@ -79,17 +77,17 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *a
     pending = [args]
 
     def rule(dy: Any, saving: bool = False) -> tuple[Any, ...]:
-        # A forward-mode accumulator asks while the operation is still being recorded, when there is no tensor to
-        # name yet. It gets one of its own; it sits out meanwhile, so this ends.
+        # A forward-mode accumulator asks while the operation is still being recorded, before there is a tensor to
+        # return. It gets its own; the accumulator is paused meanwhile, so this ends.
         y = None
         if output:
             y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
-        # A plain graph would compute what needs y alone as soon as it has y, in the forward pass, and keep it beside y.
+        # A plain graph would compute what needs only y as soon as y is there, in the forward pass, and keep both.
         with tf.control_dependencies([dy]):
             return tuple(tf.nest.flatten(backward(dy, y, saving)))
 
     returned.append(_record(forward, rule, args) if record else _public_record(forward, rule, args))
-    pending.clear()  # Or the rule would keep the inputs alive until the backward pass.
+    pending.clear()  # Otherwise the rule would keep the inputs alive until the backward pass.
     return returned[0]
 
 
@@ -100,9 +98,9 @@ def _record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, ...]], a
         if tf.executing_eagerly():
             outputs, inputs = [y], list(args)
         else:
-            # The tensors pass through one operation whose gradient is exchanged, as `tf.custom_gradient` does it, so
-            # that `tf.gradients`, functions and SavedModels find the rule. There the operation itself is recorded,
-            # too, and forward mode takes its derivative; here only the rule counts.
+            # As in `tf.custom_gradient`, the tensors pass through one operation whose gradient is overridden, so that
+            # `tf.gradients`, functions and SavedModels find the rule. Unlike there, the operation itself is not
+            # recorded, so forward mode uses the rule too.
             name, inputs = f"SquareplusRule-{next(_count)}", [y, *args]
             # A SavedModel's writer traces the rule without an operation.
             tf.RegisterGradient(name)(lambda op, dy, *unused: [None, *rule(dy, saving=op is None)])
@@ -114,7 +112,7 @@ def _record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, ...]], a
 
 
 def _public_record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, ...]], args: tuple[Any, ...]) -> Any:
-    """As `_record`, by public means: without forward mode inside `tf.function`."""
+    """As `_record`, with public functions only: without forward mode inside `tf.function`."""
 
     @tf.custom_gradient
     def operation(*args: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -124,22 +122,22 @@ def _public_record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, .
 
 
 def _compute(formula: str, dtypes: tuple[str, ...], result: str, *args: Any) -> Any:
-    """Returns the formula of `args`, as one call in eager mode, where ten would cost ten times the overhead."""
+    """Returns the formula of `args`; in eager mode as one call, since ten would cost ten times the overhead."""
     *tensors, c = args
     tensors.append(_fixed(c, dtypes[-1]))
     if not tf.executing_eagerly():
         return _FORMULAS[formula](result, *tensors)
     function = _function(formula, dtypes, result)
-    # On the calling thread: a chain gains nothing from others, and waking them costs more than a small tensor.
+    # On the calling thread: a chain does not run in parallel, and waking threads costs more than a small tensor.
     return tf.raw_ops.PartitionedCall(
         args=tensors, Tout=[result], f=function, executor_type="SINGLE_THREADED_EXECUTOR"
     )[0]
 
 
 def _fixed(c: Any, dtype: str) -> Any:
-    """Returns `c` as a tensor that the graph optimiser takes for an unknown number.
+    """Returns `c` as a tensor whose value the graph optimiser does not know.
 
-    It would turn 1/h into RECIPROCAL, which is off by thousands of units in the last place for large h.
+    Otherwise it turns 1/h into RECIPROCAL, which is off by thousands of units in the last place for large h.
     """
     if tf.is_tensor(c):
         return c

@@ -1,14 +1,15 @@
 """Activations with exp or log, written with additions, multiplications and square roots."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 from keras import ops
 
-from sqp_keras import forms
-from sqp_keras.family.coefficients import PASSED, Part, Sum, find
-from sqp_keras.models.sites import canonical
+from sqp_keras import forms, symbolic
+from sqp_keras.family.coefficients import PASSED, Part, Root, Sum, find
+from sqp_keras.family.names import canonical
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
 
@@ -26,9 +27,9 @@ def algebraic(
 
     y = a0 + a1*x + sum_i w_i*sqrt((x - c_i)**2 + b_i)
 
-    elu, selu, celu, exponential and softsign have a kink in a derivative (or grow without end), so x is held to one
-    side of it by a minimum or maximum; all others are ADD, MUL and SQRT alone. docs/algebraic.md lists every sum with
-    its largest error in value and slope. Halves are computed in float32; in float32 rounding adds about 1e-7*abs(x).
+    elu, selu, celu, exponential and softsign have a kink in a derivative (or grow without bound), so x is clipped to
+    one side of it by a minimum or maximum; all others are ADD, MUL and SQRT only. docs/algebraic.md lists every sum
+    with its max error in value and slope. Halves are computed in float32; in float32 rounding adds about 1e-7*abs(x).
 
     Args:
         x: Tensor, array, list, number or `KerasTensor`.
@@ -38,10 +39,10 @@ def algebraic(
         terms: Number of square roots; None for the fewest within 1e-3 of the activation.
         alpha: Of elu and celu.
         upper: Of exponential: its largest input; above it the value stays at exp(upper).
-        coefficients: The sum itself, where it isn't the one of this release.
+        coefficients: The sum itself, if it is not the one of this release.
 
     Raises:
-        ValueError: There's no such sum.
+        ValueError: There is no such sum.
 
     Example:
         >>> round(float(algebraic(0.0, of="softplus")), 3)
@@ -49,10 +50,8 @@ def algebraic(
     """
     name = canonical(of)
     if isinstance(x, keras.KerasTensor):
-        from sqp_keras.family.algebraic_layer import Algebraic
-
         held = None if coefficients is None else coefficients.config()
-        return Algebraic(name, terms, alpha=alpha, upper=upper, coefficients=held)(x)
+        return symbolic.call("algebraic", x, of=name, terms=terms, alpha=alpha, upper=upper, coefficients=held)
     if name == "softmax":
         return softmax(x, axis=-1)
     if name in PASSED:
@@ -90,7 +89,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
     """Returns softmax without exp and without a division; each row's sum is 1 up to rounding.
 
     Within 1.7e-4 for up to 100 values, 5e-4 for up to 1000. exp(t) for t = x - max(x) <= 0 is the fourth power of a
-    sum of roots for exp(t/4), held at t >= -56; 1/s is rsqrt(s*s).
+    sum of roots for exp(t/4), clipped to t >= -56; 1/s is rsqrt(s*s).
     Ops: REDUCE_MAX, SUB, MINIMUM, MAXIMUM, ADD, MUL, SQRT, MEAN, RSQRT.
 
     Args:
@@ -130,30 +129,31 @@ def _held(x: Any, part: Part) -> Any:
 
 
 def _part(t: Any, part: Part) -> Any:
-    """The roots are written for z = slope*t: a slope of 1/2 then disappears into the layer in front."""
+    """Returns a part, written for z = slope*t: a slope of 1/2 then folds into the layer in front."""
     slope = part.slope
     scaled = slope == 0.5
     z = t * slope if scaled else t
     factor = slope if scaled else 1.0
-    groups = _groups(tuple((w / factor, c * factor, b * factor * factor) for w, c, b in part.roots))
+    groups = _groups(Root(r.weight / factor, r.centre * factor, r.b * factor * factor) for r in part.roots)
     total = z if scaled else (t * slope if slope else None)
-    for weight, roots in groups:
-        value = _root(z, *roots[0])
+    for roots in groups:
+        value = _root(z, roots[0])
         for root in roots[1:]:
-            value = value + _root(z, *root)
+            value = value + _root(z, root)
+        weight = roots[0].weight
         value = value if weight == 1.0 else value * weight
         total = value if total is None else total + value
     return total
 
 
-def _groups(roots: tuple[tuple[float, float, float], ...]) -> list[tuple[float, list[tuple[float, float]]]]:
-    """Roots of the same weight are added first, so that the weight is applied once; opposite weights are neighbours."""
-    by_weight: dict[float, list[tuple[float, float]]] = {}
-    for weight, centre, b in sorted(roots, key=lambda root: (abs(root[0]), root[0])):
-        by_weight.setdefault(weight, []).append((centre, b))
-    return list(by_weight.items())
+def _groups(roots: Iterable[Root]) -> list[list[Root]]:
+    """Returns the roots grouped by weight, so that each weight is applied once; opposite weights are neighbours."""
+    by_weight: dict[float, list[Root]] = {}
+    for root in sorted(roots, key=lambda root: (abs(root.weight), root.weight)):
+        by_weight.setdefault(root.weight, []).append(root)
+    return list(by_weight.values())
 
 
-def _root(t: Any, centre: float, b: float) -> Any:
-    moved = t + (-centre) if centre else t
-    return ops.sqrt(moved * moved + b)
+def _root(t: Any, root: Root) -> Any:
+    moved = t + (-root.centre) if root.centre else t
+    return ops.sqrt(moved * moved + root.b)

@@ -1,4 +1,4 @@
-"""The algebraic activations as layers; their numbers are saved with them."""
+"""The algebraic activations as layers, which are saved with their coefficients."""
 
 import inspect
 from collections.abc import Sequence
@@ -7,13 +7,15 @@ from typing import Any
 import keras
 from keras import ops
 
+from sqp_keras import private, symbolic
 from sqp_keras.family import coefficients
 from sqp_keras.family.algebraic import algebraic, apply, softmax
-from sqp_keras.models.sites import canonical
+from sqp_keras.family.names import canonical
 
 _MASKED = -3e4
 
 
+@symbolic.layer_of("algebraic")
 @keras.saving.register_keras_serializable(package="sqp_keras")
 class Algebraic(keras.layers.Layer):
     """Returns an activation as a short sum of square roots.
@@ -30,7 +32,7 @@ class Algebraic(keras.layers.Layer):
         **kwargs: Arguments of every Keras layer, e.g. `name` and `dtype`.
 
     Raises:
-        ValueError: There's no such sum.
+        ValueError: There is no such sum.
 
     Example:
         >>> round(float(Algebraic("sigmoid")(np.float32([0.0]))[0]), 3)
@@ -106,13 +108,16 @@ class AlgebraicAttention(keras.layers.MultiHeadAttention):
 
     def _build_attention(self, rank: int) -> None:
         super()._build_attention(rank)
-        stock: Any = self._softmax
+        stock = private.attention_softmax(self)
+        if not isinstance(stock, keras.layers.Softmax):
+            private.warn(private.ATTENTION_SOFTMAX)
+            return
         self._softmax: Any = AlgebraicSoftmax(stock.axis, dtype=self.dtype_policy)
         # Keras goes on listing the layer that was there first.
-        del self._layers[next(i for i, layer in enumerate(self._layers) if layer is stock)]
+        private.unlist(self, stock)
 
     def _compute_attention(self, *args: Any, **kwargs: Any) -> Any:
-        # Asking for the scores is what leads Keras past its fused kernel, which has an exp inside, to `_softmax`.
+        # Keras has a fused kernel with an exp inside; it calls `_softmax` instead if the scores are asked for.
         bound = inspect.signature(super()._compute_attention).bind(*args, **kwargs)
         bound.arguments["return_attention_scores"] = True
         return super()._compute_attention(*bound.args, **bound.kwargs)

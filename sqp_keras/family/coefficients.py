@@ -1,4 +1,4 @@
-"""The sums of square roots that stand for activations with exp or log, read from coefficients.json and scaled."""
+"""The sums of square roots that replace activations with exp or log, read from coefficients.json and scaled."""
 
 import functools
 import json
@@ -22,35 +22,48 @@ PASSED = (
     "soft_shrink",
     "threshold",
 )
-"""Activations that hold no exp and no log: they stay Keras's own."""
+"""Activations without exp and log: they stay Keras's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """One term, weight * sqrt((t - centre)**2 + b)."""
+
+    weight: float
+    centre: float
+    b: float
+
+    def numbers(self) -> list[float]:
+        """Returns the three numbers as a saved layer and the data file hold them."""
+        return [self.weight, self.centre, self.b]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """slope*t + sum(weight * sqrt((t - centre)**2 + b)) with t = x held in [low, high].
+    """slope*t + the sum of the roots of t, with t = x clipped to [low, high].
 
     Attributes:
         low: Lower end of t, None for none.
         high: Upper end of t, None for none.
         slope: Factor of t.
-        roots: Triples (weight, centre, b).
+        roots: The terms with a square root.
     """
 
     low: float | None
     high: float | None
     slope: float
-    roots: tuple[tuple[float, float, float], ...]
+    roots: tuple[Root, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """offset + rectifier*relu(x) + the parts, and how far that is from the activation.
+    """offset + rectifier*relu(x) + the parts, and its max error.
 
     Attributes:
         offset: The constant.
         rectifier: Factor of relu(x); 0 for none.
         parts: One part, or two for an activation with a kink at 0.
-        value_error: Largest distance to the activation over the real line, in exact arithmetic.
+        value_error: Max error of the value over the real line, in exact arithmetic.
         slope_error: The same for the first derivative.
     """
 
@@ -66,7 +79,7 @@ class Sum:
             "offset": self.offset,
             "rectifier": self.rectifier,
             "parts": [
-                {"low": p.low, "high": p.high, "slope": p.slope, "roots": [list(root) for root in p.roots]}
+                {"low": p.low, "high": p.high, "slope": p.slope, "roots": [root.numbers() for root in p.roots]}
                 for p in self.parts
             ],
             "value_error": self.value_error,
@@ -81,7 +94,7 @@ def from_config(config: dict[str, Any]) -> Sum:
     """Returns the sum that `Sum.config` wrote.
 
     Raises:
-        ValueError: A number is missing or isn't finite, or a b isn't positive.
+        ValueError: A number is missing or not finite, or a b is not positive.
     """
     try:
         parts = tuple(
@@ -92,15 +105,17 @@ def from_config(config: dict[str, Any]) -> Sum:
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"`coefficients` are what `get_config` wrote. Received: {config!r}.") from error
     made = Sum(offset, rectifier, parts, value_error, slope_error)
-    numbers = [made.offset, made.rectifier, *(v for p in parts for v in (p.slope, *(n for r in p.roots for n in r)))]
-    if not all(map(math.isfinite, numbers)) or any(b <= 0.0 for p in parts for _, _, b in p.roots):
+    numbers = [made.offset, made.rectifier, *(part.slope for part in parts)]
+    roots = [root for part in parts for root in part.roots]
+    numbers += [number for root in roots for number in root.numbers()]
+    if not all(map(math.isfinite, numbers)) or any(root.b <= 0.0 for root in roots):
         raise ValueError(f"`coefficients` are finite and each b is positive. Received: {config!r}.")
     return made
 
 
-def _root(numbers: Any) -> tuple[float, float, float]:
+def _root(numbers: Any) -> Root:
     weight, centre, b = map(float, numbers)
-    return weight, centre, b
+    return Root(weight, centre, b)
 
 
 @functools.cache
@@ -131,12 +146,12 @@ def find(of: str, terms: int | None = None, alpha: float = 1.0, upper: float | N
 
     Args:
         of: Keras's name for it, e.g. "softplus"; "gelu" is the one with erf, "gelu_tanh" Keras's `approximate=True`.
-        terms: Number of roots; None for the fewest within 1e-3 of the activation (of its range where that is finite).
+        terms: Number of roots; None for the fewest within 1e-3 of the activation (of its range if that is finite).
         alpha: Of elu and celu.
         upper: For exponential: the largest input; the sum stays at exp(upper) above it.
 
     Raises:
-        ValueError: There's no such sum, or exponential is asked for without `upper`.
+        ValueError: There is no such sum, or exponential was requested without `upper`.
     """
     if of not in names():
         raise ValueError(f"There is an algebraic form of {', '.join(names())}. Received: of={of!r}.")
@@ -152,7 +167,7 @@ def enough(of: str, max_error: float, alpha: float = 1.0, upper: float | None = 
     """Returns the fewest roots that stay within `max_error` times the activation's `span`.
 
     Raises:
-        ValueError: Not even the largest sum stays within it.
+        ValueError: Even the largest sum exceeds it.
     """
     counts = term_counts(of)
     sums = [find(of, count, alpha, upper) for count in counts]
@@ -162,13 +177,13 @@ def enough(of: str, max_error: float, alpha: float = 1.0, upper: float | None = 
             return count
     best = min(made.value_error for made in sums)
     raise ValueError(
-        f"No sum for {of} stays within {allowed:.3g}; the best one is {best:.3g} away. Received: "
+        f"No sum for {of} stays within {allowed:.3g}; the best one has a max error of {best:.3g}. Received: "
         f"max_error={max_error:g}. Raise max_error to {best / span(of, alpha, upper):.2g}, or keep the activation."
     )
 
 
 def span(of: str, alpha: float = 1.0, upper: float | None = None) -> float:
-    """Returns the length of the activation's range where that is finite; else 1 (the unit of its bend), or alpha."""
+    """Returns the length of the activation's range if that is finite; else 1 (the unit of its bend), or alpha."""
     if of in ("tanh", "softsign"):
         return 2.0
     if of == "exponential":
@@ -213,8 +228,8 @@ def _affine(base: Sum, outer: float, inner: float, shift: float, offset: float) 
     parts = []
     for part in base.parts:
         low, high = (part.low, part.high) if inner > 0 else (part.high, part.low)
-        roots = tuple((outer * size * w, c / inner + shift, b / inner**2) for w, c, b in part.roots)
-        # slope * inner * (t - shift): the part with shift goes to the constant.
+        roots = tuple(Root(outer * size * r.weight, r.centre / inner + shift, r.b / inner**2) for r in part.roots)
+        # slope * inner * (t - shift): the part with shift moves to the constant.
         parts.append(Part(end(low), end(high), outer * part.slope * inner, roots))
         constant -= outer * part.slope * inner * shift
     rectifier = outer * base.rectifier * inner
@@ -228,29 +243,30 @@ def _bent(base: Sum, scale: float, alpha: float, rectifier: bool = True) -> Sum:
         # elu(x) = squareplus(x + 1) - 1: for another alpha the bend moves to -alpha.
         made = _affine(base, outer=scale * alpha, inner=1.0 / alpha, shift=0.0, offset=0.0)
         return _measured_one_root(made, scale, alpha)
+    size = scale * alpha
     parts = tuple(
-        Part(p.low, p.high, scale * alpha * p.slope, tuple((scale * alpha * w, c, b) for w, c, b in p.roots))
+        Part(p.low, p.high, size * p.slope, tuple(Root(size * r.weight, r.centre, r.b) for r in p.roots))
         for p in base.parts
     )
-    size = scale * alpha
     return Sum(size * base.offset, scale * float(rectifier), parts, size * base.value_error, size * base.slope_error)
 
 
 def _measured_one_root(made: Sum, scale: float, alpha: float) -> Sum:
-    """One root for any alpha: the distance to scale*elu, which the unit case does not tell, is measured."""
-    weight, centre, b = made.parts[0].roots[0]
+    """Returns the same sum with its max errors against scale*elu, which do not follow from those at alpha = 1."""
+    (part,) = made.parts
+    (root,) = part.roots
     steps = range(-4000, 4001)
     value_error = slope_error = 0.0
     for step in steps:
         x = 20.0 * (step / 4000.0) ** 3
-        root = math.sqrt((x - centre) ** 2 + b)
-        value = made.offset + made.parts[0].slope * x + weight * root
-        slope = made.parts[0].slope + weight * (x - centre) / root
+        length = math.sqrt((x - root.centre) ** 2 + root.b)
+        value = made.offset + part.slope * x + root.weight * length
+        slope = part.slope + root.weight * (x - root.centre) / length
         truth = scale * (x if x > 0 else alpha * math.expm1(x))
         true_slope = scale * (1.0 if x > 0 else alpha * math.exp(x))
         value_error = max(value_error, abs(value - truth))
         slope_error = max(slope_error, abs(slope - true_slope) if x else 0.0)
-    tail = abs(weight) * b / (2.0 * 20.0)
+    tail = abs(root.weight) * root.b / (2.0 * 20.0)
     return Sum(made.offset, made.rectifier, made.parts, max(value_error, tail) * 1.01, slope_error * 1.01)
 
 

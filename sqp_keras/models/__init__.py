@@ -1,1 +1,1 @@
-"""Whole models: activations found, exchanged, distilled."""
+"""Whole models: finding and exchanging their activations, dropping heads, distilling."""

@@ -8,18 +8,19 @@ import keras
 import numpy as np
 from keras import ops
 
+from sqp_keras import private
 from sqp_keras.models import observe
 from sqp_keras.models.rebuild import copied_activation, rebuild
-from sqp_keras.models.sites import Site, sites
+from sqp_keras.models.sites import Site, is_functional, sites
 
 _MEASURED_ROWS = 1024
 _SMALLEST = 1e-6
-"""Smaller probabilities are all the same to the training."""
+"""Training does not tell smaller probabilities apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A layer that got its original activation back, and by how much the model's distance was lower with it."""
+    """A layer that got its original activation back, and how much that lowered the model's distance."""
 
     layer: str
     cost: float
@@ -30,8 +31,8 @@ class Distillation:
     """What `distill` did.
 
     Attributes:
-        before: Distance of the student to the teacher at the start: root mean square of the difference of the
-            outputs over that of the teacher's outputs about their mean; or what `measure` returned.
+        before: Distance of the student to the teacher at the start: root mean square error of the outputs over the
+            standard deviation of the teacher's outputs; or what `measure` returned.
         after: The same at the end.
         epochs: Passes over the data, layer-wise and end to end.
         restored: Layers whose exchange cost more than the budget.
@@ -64,32 +65,32 @@ def distill(
     seed: int = 0,
     verbose: int | str = "auto",
 ) -> tuple[Any, Distillation]:
-    """Returns a copy of `student`, fine-tuned to return what `teacher` returns, and a report; both stay as they were.
+    """Returns a copy of `student`, fine-tuned to return what `teacher` returns, and a report; neither is changed.
 
-    First each layer whose activation differs learns to return what it returned in the teacher, all together; then
-    the whole model learns the teacher's outputs by squared error, of the logarithms where those are probabilities.
-    No labels are needed. Dropout and batch normalisation run as in prediction. One tenth of the rows is held out, and
-    the weights with the least loss on it are kept.
+    First all layers whose activation differs learn, together, the outputs that they have in the teacher. Then the
+    whole model learns the teacher's outputs by squared error (of the logarithms if they are probabilities). No labels
+    are needed. Dropout and batch normalisation run as in prediction. A tenth of the rows is held out, and the weights
+    with the lowest loss on it are kept.
 
     Args:
         student: The changed model, usually from `replace_activations`.
         teacher: The original.
         data: Inputs: an array, or a list or dictionary of arrays.
         epochs: Largest number of end-to-end passes; 0 for none.
-        layer_epochs: Largest number of layer-wise passes before; None for as many. Models whose exchanged layers are
-            not in the model itself (nested or subclassed) skip them.
+        layer_epochs: Largest number of layer-wise passes before; None for as many. They are skipped if the exchanged
+            layers are in a nested or subclassed model.
         batch_size: Rows per step.
-        learning_rate: Of Adam; it falls to 0 over the epochs along a cosine.
+        learning_rate: Of Adam; it decays to 0 over the epochs along a cosine.
         patience: Epochs without improvement after which training stops.
         budget: A layer whose exchange costs more gets its original activation back, and the end-to-end passes run once
-            more. The cost is by how much the distance falls with the original activation back. None for no limit.
+            more. The cost is how much lower the distance is with the original activation. None for no limit.
         measure: The distance, lower is better, e.g. `lambda m: 1 - accuracy(m)`; None for the outputs' distance.
         seed: For the order of the rows.
-        verbose: As in `fit`: "auto" or 1 for a progress bar, 0 for silence.
+        verbose: As in `fit`: "auto" or 1 for a progress bar, 0 for no output.
 
     Raises:
-        TypeError: `student` or `teacher` is no model, or `data` no array.
-        ValueError: The two models don't have the same layers, or a number is out of range.
+        TypeError: `student` or `teacher` is not a model, or `data` is not an array.
+        ValueError: The two models do not have the same layers, or a number is out of range.
     """
     _check(student, teacher, epochs, budget)
     layer_epochs = epochs if layer_epochs is None else layer_epochs
@@ -115,7 +116,7 @@ def distill(
 
 
 class _Towards(keras.Model):
-    """Trains `model` so that each output comes near the one of `goal`; `goal` is not part of it and stays fixed."""
+    """Trains `model` to return the outputs of `goal`, which is not part of it and stays fixed."""
 
     def __init__(self, model: Any, goal: Any, losses: list[str]) -> None:
         super().__init__(name="towards")
@@ -137,7 +138,7 @@ class _Towards(keras.Model):
         for kind, goal, made in zip(self.losses_used, goals, keras.tree.flatten(y_pred), strict=True):
             goal, made = ops.cast(ops.stop_gradient(goal), "float32"), ops.cast(made, "float32")
             if kind == "probabilities":
-                # Of a sure teacher only the logarithms still tell the classes apart.
+                # Where the teacher is sure, only logarithms still tell the classes apart.
                 goal, made = (ops.log(ops.clip(one, _SMALLEST, 1.0)) for one in (goal, made))
             spread = ops.mean(ops.square(goal - ops.mean(goal, axis=0))) + 1e-6
             total += ops.mean(ops.square(made - goal)) / spread
@@ -194,7 +195,7 @@ class _Training:
 
 
 class _Batches(keras.utils.PyDataset):
-    """Batches of inputs in an order that the seed alone decides."""
+    """Batches of inputs in an order that depends only on the seed."""
 
     def __init__(self, rows: Any, order: Any, size: int, seed: int | None) -> None:
         super().__init__()
@@ -226,25 +227,25 @@ def _check(student: Any, teacher: Any, epochs: Any, budget: Any) -> None:
 
 
 def _exchanged(student: Any, teacher: Any) -> list[tuple[int, Site]]:
-    """Index and teacher's site of each activation that differs."""
+    """Returns index and teacher's site of each activation that differs."""
     mine, theirs = sites(student), sites(teacher)
     if [s.attribute for s in mine] != [s.attribute for s in theirs]:
         raise ValueError(
-            f"Student and teacher have the same layers. Received: `{student.name}` with {len(mine)} activations and "
-            f"`{teacher.name}` with {len(theirs)}. Make the student with replace_activations(teacher, ...)."
+            f"Student and teacher must have the same layers. Received: `{student.name}` with {len(mine)} activations "
+            f"and `{teacher.name}` with {len(theirs)}. Make the student with replace_activations(teacher, ...)."
         )
     pairs = enumerate(zip(mine, theirs, strict=True))
     return [(i, theirs) for i, (mine, theirs) in pairs if mine.activation != theirs.activation]
 
 
 def _features(student: Any, teacher: Any) -> list[tuple[Any, Any]]:
-    """Outputs of the layers in the model itself that hold an exchanged activation, in student and teacher."""
-    if not hasattr(student, "_nodes_by_depth") and not isinstance(student, keras.Sequential):
+    """Returns the outputs, in student and teacher, of the model's own layers with an exchanged activation."""
+    if not is_functional(student) and not isinstance(student, keras.Sequential):
         return []
     changed = {site.path.split("/")[0] for _, site in _exchanged(student, teacher)}
     pairs = []
     for mine, theirs in zip(student.layers, teacher.layers, strict=True):
-        once = len(mine._inbound_nodes) == 1 == len(theirs._inbound_nodes)
+        once = all(len(private.calls_of(layer) or ()) == 1 for layer in (mine, theirs))
         if mine.name in changed and once and isinstance(mine.output, keras.KerasTensor):
             pairs.append((mine.output, theirs.output))
     return pairs
@@ -278,14 +279,14 @@ def _original(site: Site) -> Callable[[Any], Any]:
 
 
 def _outputs(model: Any, batches: list[Any]) -> list[Any]:
-    # Called, not predicted: predicting would leave a traced function behind in a model that isn't ours.
+    # Called, not predicted: predicting would leave a traced function in a model that is not ours.
     made = [keras.tree.flatten(model(batch, training=False)) for batch in batches]
     columns = zip(*made, strict=True)
     return [np.concatenate([ops.convert_to_numpy(ops.cast(one, "float32")) for one in column]) for column in columns]
 
 
 def _distance(made: list[Any], expected: list[Any]) -> float:
-    """Root mean square of the difference, relative to the spread of what is expected; the largest over the outputs."""
+    """Returns the root mean square error over the standard deviation of what is expected; the max over the outputs."""
     distances = []
     for a, b in zip(made, expected, strict=True):
         spread = float(np.sqrt(np.mean((b - b.mean(axis=0)) ** 2)))

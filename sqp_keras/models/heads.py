@@ -1,10 +1,11 @@
-"""Takes the last softmax or sigmoid off a model, and says how to read what is left."""
+"""Drops the last softmax or sigmoid of a model, and explains how to read the outputs without it."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
+from sqp_keras import private
 from sqp_keras.models.rebuild import rebuild
 from sqp_keras.models.sites import Site, sites
 
@@ -17,11 +18,11 @@ _READ = {
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The activation taken off one output.
+    """The activation dropped from one output.
 
     Attributes:
         output: The output's name in Keras, "" if the model has one output.
-        layer: Path of the layer that held it.
+        layer: Path of the layer that had it.
         was: "softmax", "log_softmax" or "sigmoid".
         note: How to read the output now.
     """
@@ -34,18 +35,18 @@ class Head:
     def __str__(self) -> str:
         """Returns one line for a report."""
         place = f"output `{self.output}`" if self.output else "output"
-        return f"{place}: {self.was} of `{self.layer}` left out; {self.note}"
+        return f"{place}: {self.was} of `{self.layer}` dropped; {self.note}"
 
 
 def drop_head(model: keras.Model, custom_objects: dict[str, Any] | None = None) -> tuple[Any, tuple[Head, ...]]:
     """Returns a copy of the model without the softmax or sigmoid of its outputs, and a note per output changed.
 
-    A softmax over another axis than the last is left, as its argmax would be another; so is an activation whose
-    result is used elsewhere in the model too. Without anything to drop the model itself comes back.
+    A softmax over an axis other than the last is kept, because its argmax would be another one. So is an activation
+    whose result is also used elsewhere in the model. If there is nothing to drop, the model itself is returned.
 
     Args:
         model: A built Sequential or functional model; the last layer may be a nested model.
-        custom_objects: Classes and functions of your own that can't be found in the model.
+        custom_objects: Your own classes and functions that cannot be found in the model.
     """
     found = {(id(site.owner), site.attribute): site for site in sites(model)}
     heads, substitutes = [], {}
@@ -73,9 +74,9 @@ def _note(site: Site) -> str:
 
 
 def _masked(owner: Any) -> bool:
-    """Whether a mask takes part: without its softmax, masked values could be the largest."""
-    nodes = getattr(owner, "_inbound_nodes", ())
-    return any(node.arguments.kwargs.get("mask") is not None for node in nodes)
+    """Whether a mask is, or may be, in use: without the softmax, masked values could be the largest."""
+    calls = private.calls_of(owner)
+    return calls is None or any(node.arguments.kwargs.get("mask") is not None for node in calls)
 
 
 def _last_axis(site: Site) -> bool:
@@ -87,17 +88,19 @@ def _last_axis(site: Site) -> bool:
 
 
 def _last_layers(model: Any) -> list[tuple[str, Any, int]]:
-    """(output name, last layer or operation, how often its result is used) of each output, into nested models."""
+    """Returns (output name, last layer or operation, uses of its result) per output, looking into nested models."""
     if isinstance(model, keras.Sequential):
         return [("", *_inside(model.layers[-1], 1))] if model.layers else []
     outputs = getattr(model, "outputs", None)
-    if not outputs or not hasattr(model, "_nodes_by_depth"):
+    nodes = private.nodes_in(model)
+    if not outputs or nodes is None:
         return []
     names = list(model.output_names) if len(outputs) > 1 else [""]
     found = []
     for name, tensor in zip(names, outputs, strict=True):
-        operation = tensor._keras_history.operation
-        nodes = [node for group in model._nodes_by_depth.values() for node in group]
+        operation = private.maker_of(tensor)
+        if operation is None:
+            continue
         readers = sum(any(t is tensor for t in node.input_tensors) for node in nodes)
         copies = sum(t is tensor for t in outputs)
         calls = sum(node.operation is operation for node in nodes)
@@ -109,8 +112,8 @@ def _inside(operation: Any, uses: int) -> tuple[Any, int]:
     if isinstance(operation, keras.Sequential):
         return _inside(operation.layers[-1], uses) if operation.layers else (operation, uses)
     if isinstance(operation, keras.Model) and len(getattr(operation, "outputs", None) or ()) == 1:
-        (_, owner, inner), *_ = _last_layers(operation)
-        return owner, uses + inner - 1
+        for _, owner, inner in _last_layers(operation):
+            return owner, uses + inner - 1
     return operation, uses
 
 

@@ -13,9 +13,11 @@ from sqp_keras.models.rebuild import copied_activation, rebuild
 from sqp_keras.models.sites import Site
 
 SAMPLES = 256
-"""Rows of the data that are run: enough to see each layer's range."""
+"""Rows of the data that are run, enough for each layer's range."""
 
-_PER_CALL = 4096
+PER_CALL = 4096
+"""Values kept of one call of an activation, besides the smallest and the largest input."""
+
 _CALLS = 512
 
 
@@ -37,7 +39,7 @@ class _Record:
         flat = ops.convert_to_numpy(ops.cast(x, "float32")).astype(np.float64).ravel()
         out = ops.convert_to_numpy(ops.cast(y, "float32")).astype(np.float64).ravel()
         if flat.size:
-            step = max(1, flat.size // _PER_CALL)
+            step = max(1, flat.size // PER_CALL)
             chosen = np.concatenate([np.arange(0, flat.size, step), [flat.argmin(), flat.argmax()]])
             self.pieces.append((flat[chosen], out[chosen]))
 
@@ -52,7 +54,7 @@ class _Probe(keras.layers.Layer):
 
     def __init__(self, inner: Callable[..., Any], record: _Record, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        # Past Keras's tracking: the copy shall list one layer here, as the model does.
+        # Past Keras's tracking: the copy must list one layer here, as the model does.
         object.__setattr__(self, "inner", inner)
         object.__setattr__(self, "record", record)
 

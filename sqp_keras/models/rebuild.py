@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from sqp_keras import private
 from sqp_keras.family.algebraic_layer import AlgebraicAttention, AlgebraicSoftmax
 from sqp_keras.models import sites
 
@@ -16,22 +17,22 @@ A layer for an owner that is the activation itself (attribute "")."""
 
 
 class CannotCopyError(ValueError):
-    """A model or layer that can't be made again from its configuration."""
+    """A model or layer that cannot be made again from its configuration."""
 
 
 def rebuild(model: keras.Model, substitutes: Substitutes, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Returns a copy of the model with the same names and weights, in which the substitutes are exchanged.
 
-    Layers used twice stay shared, nested models stay nested, and the copy has never been traced, so that an exchanged
-    attribute is what runs. It isn't compiled.
+    Layers used twice stay shared, nested models stay nested. The copy has never been traced, so an exchanged attribute
+    takes effect. It is not compiled.
 
     Args:
         model: A built Keras model.
         substitutes: What to exchange.
-        custom_objects: Classes and functions of the user's that the model needs, beside those it holds itself.
+        custom_objects: The user's classes and functions that the model needs, besides those found in it.
 
     Raises:
-        CannotCopyError: A layer of the user's has no usable `get_config`, or the model has no weights yet.
+        CannotCopyError: A user's layer has no usable `get_config`, or the model has no weights yet.
     """
     if not model.built:
         raise CannotCopyError(
@@ -56,23 +57,23 @@ def rebuild(model: keras.Model, substitutes: Substitutes, custom_objects: Mappin
 
 
 def copied_activation(owner: Any) -> Any:
-    """Returns a copy of an activation layer or of any operation, with no place in a graph yet."""
+    """Returns a copy of an activation layer or of any operation that is not part of a graph yet."""
     if isinstance(owner, keras.layers.Layer):
         return _from_config(owner)
     new = copy.copy(owner)
-    new._inbound_nodes, new._outbound_nodes = [], []
+    private.forget_calls(new)
     return new
 
 
 def _copy(model: keras.Model, substitutes: Substitutes, cache: dict[int, Any]) -> Any:
-    if isinstance(model, keras.Sequential) or _is_functional(model):
+    if isinstance(model, keras.Sequential) or sites.is_functional(model):
         more = {} if isinstance(model, keras.Sequential) else {"call_function": _called}
         with _not_compiled(model):
             return keras.models.clone_model(
                 model, clone_function=lambda layer: _copy_layer(layer, substitutes, cache), **more
             )
     new = _from_config(model)
-    if not new.built and getattr(model, "_build_shapes_dict", None):
+    if not new.built and private.build_shapes(model):
         new.build_from_config(model.get_build_config())
     if not new.built or len(new.weights) != len(model.weights):
         _build_like(new, model)
@@ -80,7 +81,7 @@ def _copy(model: keras.Model, substitutes: Substitutes, cache: dict[int, Any]) -
 
 
 def _called(layer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Calls a copied layer without the `mask=None` that Keras records for a Softmax: its stand-in may take no mask."""
+    """Calls a copied layer without the `mask=None` that Keras records for a Softmax: what replaces it may take none."""
     if kwargs.get("mask", layer) is None:
         del kwargs["mask"]
     return layer(*args, **kwargs)
@@ -88,7 +89,7 @@ def _called(layer: Any, *args: Any, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def _not_compiled(model: Any) -> Iterator[None]:
-    """A clone is compiled like its model, which fails for a loss of the user's own; the copy is left uncompiled."""
+    """Keeps Keras from compiling a clone like its model, which fails for a user's own loss."""
     compiled, model.compiled = model.compiled, False
     try:
         yield
@@ -105,23 +106,19 @@ def _copy_layer(layer: Any, substitutes: Substitutes, cache: dict[int, Any]) -> 
 def _copied_layer(layer: Any, substitutes: Substitutes, cache: dict[int, Any]) -> Any:
     if (id(layer), "") in substitutes:
         return substitutes[id(layer), ""](layer)
-    if isinstance(layer, keras.Sequential) or _is_functional(layer):
+    if isinstance(layer, keras.Sequential) or sites.is_functional(layer):
         return _copy(layer, substitutes, cache)
     if not isinstance(layer, keras.layers.Layer):
         return copied_activation(layer)
-    if type(layer) is keras.layers.MultiHeadAttention and (id(layer._softmax), "") in substitutes:
+    if type(layer) is keras.layers.MultiHeadAttention and (id(private.attention_softmax(layer)), "") in substitutes:
         return AlgebraicAttention.from_config(layer.get_config())
     if type(layer) is keras.layers.Lambda:
         return _copied_lambda(layer)
     return _from_config(layer)
 
 
-def _is_functional(model: Any) -> bool:
-    return isinstance(model, keras.Model) and hasattr(model, "_run_through_graph") and hasattr(model, "_nodes_by_depth")
-
-
 def _copied_lambda(layer: Any) -> Any:
-    shape = getattr(layer, "_output_shape", None)
+    shape = private.lambda_output_shape(layer)
     return keras.layers.Lambda(
         layer.function, output_shape=shape, mask=layer.mask, arguments=layer.arguments, name=layer.name
     )
@@ -135,12 +132,12 @@ def _from_config(layer: Any) -> Any:
             for name in sites.activation_attributes(layer)
             if name in config and not isinstance(held := getattr(layer, name), keras.layers.Layer)
         }
-        # A function is taken over as it is: one of the user's own, a lambda for instance, can't be made from its name.
+        # Functions are copied as they are: a user's own, a lambda for instance, cannot be made from its name.
         new = type(layer).from_config({**config, **dict.fromkeys(functions, "linear")})
     except (NotImplementedError, TypeError, ValueError, AttributeError, KeyError) as error:
         cause = " ".join(str(error).split())
         raise CannotCopyError(
-            f"`{layer.name}` ({type(layer).__name__}) can't be made again from its configuration: {cause}. "
+            f"`{layer.name}` ({type(layer).__name__}) cannot be made again from its configuration: {cause}. "
             "Give the class a get_config that returns what its __init__ takes."
         ) from error
     for name, function in functions.items():
@@ -149,11 +146,10 @@ def _from_config(layer: Any) -> Any:
 
 
 def _build_like(new: Any, model: keras.Model) -> None:
-    shape = getattr(model, "_build_shapes_dict", None) or {}
-    first = next(iter(shape.values()), None)
+    first = next(iter(private.build_shapes(model).values()), None)
     if first is None:
         raise CannotCopyError(
-            f"`{model.name}` ({type(model).__name__}) doesn't tell the shape of its input, so its copy can't be built. "
+            f"`{model.name}` ({type(model).__name__}) does not know its input shape, so its copy cannot be built. "
             "Call it on data once before, or give it get_build_config and build_from_config."
         )
     inputs = keras.tree.map_shape_structure(lambda one: keras.KerasTensor(one, dtype="float32"), first)
@@ -161,7 +157,7 @@ def _build_like(new: Any, model: keras.Model) -> None:
 
 
 def _own_objects(model: keras.Model) -> dict[str, Any]:
-    """The user's classes and functions that a model holds, by name: what loading it by hand would have to list."""
+    """Returns the user's classes and functions in a model, by name: the custom objects that loading it would need."""
     found: dict[str, Any] = {}
     for _, child in [("", model), *sites.paths(model)]:
         if type(child).__module__.split(".")[0] not in ("keras", "sqp_keras"):
@@ -176,7 +172,7 @@ def _own_objects(model: keras.Model) -> dict[str, Any]:
 
 
 def _pairs(old: Any, new: Any) -> list[tuple[Any, Any]]:
-    """The old model's layers and operations with those of its copy, parents before children."""
+    """Returns the old model's layers and operations with those of its copy, parents before children."""
     pairs: list[tuple[Any, Any]] = []
     _pair(old, new, pairs, set())
     return pairs
@@ -192,8 +188,8 @@ def _pair(old: Any, new: Any, pairs: list[tuple[Any, Any]], seen: set[int]) -> N
             f"The copy of `{old.name}` made from its configuration holds {len(after)} layers, the original "
             f"{len(before)}. Let get_config return every argument that it was made with."
         )
-    # A layer may stand for an operation, which Keras lists elsewhere: names decide, and the order where a class gives
-    # its layers new names each time.
+    # An operation may have become a layer, which Keras lists elsewhere. So they are matched by name, and by order if
+    # a class gives its layers new names each time.
     named = {child.name: child for child in after}
     if {child.name for child in before} == set(named) and len(named) == len(after):
         after = [named[child.name] for child in before]
@@ -215,7 +211,7 @@ def _exchange(pairs: list[tuple[Any, Any]], substitutes: Substitutes) -> None:
 
 
 def _exchange_inside(new_model: Any, pairs: list[tuple[Any, Any]], substitutes: Substitutes) -> None:
-    """Exchanges the activation layers that no clone function reaches: in wrappers and in layers of the user's."""
+    """Exchanges the activation layers that no clone function reaches: in wrappers and in the user's layers."""
     left = {id(new): make for old, new in pairs if (make := substitutes.get((id(old), ""))) and type(old) is type(new)}
     if not left:
         return
@@ -223,44 +219,48 @@ def _exchange_inside(new_model: Any, pairs: list[tuple[Any, Any]], substitutes: 
         for name, child in list(_children(parent)):
             if id(child) in left:
                 _swap(parent, name, child, left[id(child)](child))
-            elif isinstance(child, keras.Sequential) or _is_functional(child):
+            elif isinstance(child, keras.Sequential) or sites.is_functional(child):
                 inner = {(key, ""): make for key, make in left.items()}
                 if any((id(held), "") in inner for _, held in sites.paths(child)):
                     _swap(parent, name, child, _copy(child, inner, {}))
 
 
 def _children(parent: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(parent, keras.Sequential) or _is_functional(parent) or not isinstance(parent, keras.layers.Layer):
+    if (
+        isinstance(parent, keras.Sequential)
+        or sites.is_functional(parent)
+        or not isinstance(parent, keras.layers.Layer)
+    ):
         return
     for name, value in vars(parent).items():
         if isinstance(value, keras.layers.Layer):
             yield name, value
-        elif isinstance(value, list) and name != "_layers":
+        elif isinstance(value, list) and name != private.LAYERS.attribute:
             yield from ((name, item) for item in value if isinstance(item, keras.layers.Layer))
 
 
 def _swap(parent: Any, name: str, old: Any, new: Any) -> None:
     if isinstance(old, keras.layers.Softmax) and isinstance(parent, keras.layers.MultiHeadAttention):
         new = AlgebraicSoftmax(old.axis, dtype=old.dtype_policy)
-        parent.__class__ = AlgebraicAttention
+        if not private.become(parent, AlgebraicAttention):
+            raise CannotCopyError(
+                f"The softmax of `{parent.name}` ({type(parent).__name__}) cannot be exchanged in this Keras release. "
+                "Keep it: keep=['softmax']."
+            )
     held = getattr(parent, name)
     if isinstance(held, list):
         list.__setitem__(held, next(i for i, item in enumerate(held) if item is old), new)
     else:
         _set(parent, name, new)
-    _list_instead(parent, old, new)
+    if not private.list_instead(parent, old, new) and old.weights:
+        raise CannotCopyError(
+            f"`{old.name}` inside `{parent.name}` ({type(parent).__name__}) cannot be exchanged in this Keras release, "
+            "which hides the list of a layer's own layers. Keep its activations: pass their names in `keep`."
+        )
 
 
 def _set(layer: Any, name: str, value: Any) -> None:
     old = getattr(layer, name)
-    # Keras locks a built layer against new sublayers, because they could bring weights. These bring none.
+    # Keras locks a built layer against new sublayers, since those could add weights. These add none.
     object.__setattr__(layer, name, value)
-    _list_instead(layer, old, value)
-
-
-def _list_instead(parent: Any, old: Any, new: Any) -> None:
-    for index, layer in enumerate(parent._layers):
-        if layer is old and isinstance(new, keras.layers.Layer):
-            list.__setitem__(parent._layers, index, new)
-        elif layer is old:
-            list.__delitem__(parent._layers, index)
+    private.list_instead(layer, old, value)

@@ -9,23 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from sqp_keras.activation.constants import B_CURVATURE
-from sqp_keras.activation.layer import Squareplus
-from sqp_keras.family import coefficients
-from sqp_keras.family.algebraic import evaluate
-from sqp_keras.family.algebraic_layer import Algebraic, AlgebraicSoftmax
-from sqp_keras.family.coefficients import Part, Sum
+from sqp_keras import private
 from sqp_keras.models import observe, rules
+from sqp_keras.models.choose import Choice, choose
 from sqp_keras.models.observe import Seen
 from sqp_keras.models.rebuild import CannotCopyError, rebuild
-from sqp_keras.models.rules import Decision
-from sqp_keras.models.sites import sites
-
-SOFTMAX_ERROR = 5e-4
-"""Largest distance of the algebraic softmax to softmax for up to 1000 values; docs/algebraic.md has it by length."""
-
-_UPPER_MARGIN = 1.0
-"""How far above the largest input seen exponential stays exponential."""
+from sqp_keras.models.rules import Cause, Decision
+from sqp_keras.models.sites import paths, sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +26,9 @@ class Replacement:
         layer: Path of the layer, e.g. "encoder/dense" or "lstm/lstm_cell.recurrent_activation".
         was: Keras's name of the activation.
         now: What it is now, e.g. "algebraic softplus" or "squareplus(b=1.52)".
-        terms: Number of square roots; None for what has none.
-        max_change: Largest change of a value: over the layer's own inputs where data was given, else over the real
-            line (over [-8, 8] for what isn't meant to be close).
+        terms: Number of square roots; None for a form without any.
+        max_change: Max change of a value: over the layer's own inputs if data was given, else over the real line
+            (over [-8, 8] for a form that is not meant to be close).
         mean_change: Mean change over the layer's own inputs; None without data.
         note: What else the user must know; often empty.
     """
@@ -54,11 +44,24 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """One activation that was left as it was, and why."""
+    """One activation that was left as it was, and why.
+
+    Attributes:
+        layer: Path of the layer.
+        activation: Keras's name of the activation.
+        cause: Why it was left.
+        spelled: The activation's name in the model.
+    """
 
     layer: str
     activation: str
-    reason: str
+    cause: Cause
+    spelled: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Returns the cause in words."""
+        return rules.reason(self.cause, self.activation, self.spelled or self.activation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class ReplacementReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as plain data."""
-        return asdict(self)
+        unchanged = [{**asdict(row), "cause": row.cause.value, "reason": row.reason} for row in self.unchanged]
+        return {"replacements": [asdict(row) for row in self.replacements], "unchanged": unchanged}
 
     def __str__(self) -> str:
         """Returns the report as a table."""
@@ -94,26 +98,27 @@ def replace_activations(
     max_error: float = 1e-3,
     custom_objects: Mapping[str, Any] | None = None,
 ) -> tuple[Any, ReplacementReport]:
-    """Returns a new model with the same weights and other activations, and a report; `model` stays as it was.
+    """Returns a new model with the same weights and other activations, and a report; `model` is not changed.
 
-    The new model isn't compiled.
+    The new model is not compiled.
 
     Args:
         model: A built Keras model: Sequential, functional, nested, shared layers, recurrent layers, wrappers, and
             subclassed models and layers that can be made from their configuration.
-        rule: "accurate": sums of square roots with enough terms. "fast": one root where one does, with b fitted to the
-            layer's own inputs if `data` is given; meant to be followed by `distill`. A mapping from the name of a
-            layer, of a nested model or of an activation (the most particular one counts, "*" is all others) to one of
-            these, to "keep", to the name of an activation such as "hard_silu", or to a layer such as Squareplus(b=2.0).
-        keep: Layers and activations to leave alone.
+        rule: "accurate": sums of square roots with enough terms. "fast": as few roots as possible, mostly one, with b
+            fitted to the layer's own inputs if `data` is given; meant to be followed by `distill`. A mapping from the
+            name of a layer, of a nested model or of an activation (the most specific one counts, "*" is all others)
+            to one of these, to "keep", to the name of an activation such as "hard_silu", or to a layer such as
+            Squareplus(b=2.0).
+        keep: Layers and activations to leave as they are.
         data: Inputs of the model, about 256 of which are run: an array, a list or dictionary of arrays, or a dataset.
-        max_error: For "accurate": largest change of a value, as a share of the activation's range where that is
-            finite (2 for tanh), else of 1.
-        custom_objects: Classes and functions of your own that can't be found in the model.
+        max_error: For "accurate": max change of a value, as a share of the activation's range if that is finite
+            (2 for tanh), else of 1.
+        custom_objects: Your own classes and functions that cannot be found in the model.
 
     Raises:
-        TypeError: An argument is of a wrong type.
-        ValueError: A rule has no meaning for this model, or a layer can't be copied.
+        TypeError: An argument has the wrong type.
+        ValueError: A rule is not valid for this model, or a layer cannot be copied.
 
     Example:
         new, report = replace_activations(model, {"silu": "accurate", "head": "keep"}, data=x_train)
@@ -122,28 +127,34 @@ def replace_activations(
         raise TypeError(f"`model` is a Keras model. Received: {model!r} of type {type(model).__name__}.")
     found = sites(model)
     keep = keep if isinstance(keep, str) else tuple(keep)
-    decisions = rules.decide(found, rule, keep, max_error, data is not None)
+    decisions = _without_hidden(model, rules.decide(found, rule, keep, max_error, data is not None))
     changed = [decision for decision in decisions if decision.form]
     seen = _seen(model, changed, data)
-    made = {id(d): _choose(d, s) for d, s in zip(changed, seen, strict=True)}
+    made = {id(d): choose(d, s) for d, s in zip(changed, seen, strict=True)}
     substitutes = {(id(d.site.owner), d.site.attribute): made[id(d)].make for d in changed}
     new = rebuild(model, substitutes, custom_objects)
     lost = _lost(model, new, changed, custom_objects)
     replacements = tuple(_row(d, made[id(d)], s, lost) for d, s in zip(changed, seen, strict=True))
-    # A layer without an activation is no news.
-    rest = (d for d in decisions if not d.form and d.was != "linear")
-    return new, ReplacementReport(replacements, tuple(Unchanged(d.site.label, d.was, d.reason) for d in rest))
+    # A layer without an activation is not worth a row.
+    unchanged = tuple(
+        Unchanged(d.site.label, d.was, d.cause, d.site.activation.spelled)
+        for d in decisions
+        if d.cause is not None and d.was != "linear"
+    )
+    return new, ReplacementReport(replacements, unchanged)
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The stand-in of one site: how to make it, what to call it, what it computes on an array."""
-
-    make: Callable[[Any], Any]
-    now: str
-    terms: int | None
-    run: Callable[[npt.NDArray[np.float64]], Any] | None
-    bound: float | None
+def _without_hidden(model: keras.Model, decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
+    """Returns the decisions, less the exchange of attention's softmax if this release hides it."""
+    if private.attention_is_open():
+        return decisions
+    attention = {path for path, layer in paths(model) if isinstance(layer, keras.layers.MultiHeadAttention)}
+    return tuple(
+        Decision(d.site, d.was, cause=Cause.HIDDEN)
+        if d.form == "softmax" and d.site.path.rpartition("/")[0] in attention
+        else d
+        for d in decisions
+    )
 
 
 def _seen(model: keras.Model, changed: list[Decision], data: Any) -> list[Seen | None]:
@@ -156,115 +167,7 @@ def _seen(model: keras.Model, changed: list[Decision], data: Any) -> list[Seen |
     return [seen.get(id(decision)) for decision in changed]
 
 
-def _choose(decision: Decision, seen: Seen | None) -> _Choice:
-    if decision.form == "softmax":
-        axis = decision.layer
-        make = _maker(decision, lambda **kw: AlgebraicSoftmax(axis, **kw))
-        return _Choice(make, "algebraic softmax", None, None, SOFTMAX_ERROR)
-    if decision.form == "squareplus":
-        b = _fitted_b(decision, seen) if decision.fitted else B_CURVATURE
-        return _Choice(
-            _maker(decision, lambda **kw: Squareplus(b=b, **kw)), f"squareplus(b={b:.4g})", 1, Squareplus(b=b), None
-        )
-    if decision.form == "named":
-        return _named_choice(decision)
-    if decision.form == "layer":
-        config = decision.layer.get_config()
-        drop = {key: value for key, value in config.items() if key not in ("name", "dtype")}
-        kind = type(decision.layer)
-        run = decision.layer
-        return _Choice(_maker(decision, lambda **kw: kind.from_config({**drop, **kw})), kind.__name__, None, run, None)
-    return _algebraic_choice(decision, seen)
-
-
-def _named_choice(decision: Decision) -> _Choice:
-    function = keras.activations.get(decision.of) if decision.of != "gelu_tanh" else None
-    if function is None:
-        raise ValueError("gelu_tanh is no name of Keras's. Received: a rule 'gelu_tanh'. Use 'gelu' or 'accurate'.")
-    if decision.site.attribute:
-        return _Choice(lambda owner: function, decision.of, None, function, None)
-    make = _maker(decision, lambda **kw: keras.layers.Activation(function, **kw))
-    return _Choice(make, decision.of, None, function, None)
-
-
-def _algebraic_choice(decision: Decision, seen: Seen | None) -> _Choice:
-    of, terms, alpha = decision.was, decision.terms, decision.alpha
-    upper = None
-    if of == "exponential":
-        if seen is None:
-            raise ValueError(
-                f"`{decision.site.label}` uses exponential and never ran on `data`, so its largest input isn't known. "
-                f"Keep it: keep=['{decision.site.label}']."
-            )
-        upper = float(seen.x.max()) + _UPPER_MARGIN
-    made = coefficients.find(of, terms, alpha, upper)
-    if decision.fitted and seen is not None:
-        made = _fitted_sum(made, seen)
-    config = made.config()
-    make = _maker(decision, lambda **kw: Algebraic(of, terms, alpha, upper, config, **kw))
-    count = sum(len(part.roots) for part in made.parts)
-    return _Choice(make, f"algebraic {of}", count, lambda x: evaluate(x, made), made.value_error)
-
-
-def _maker(decision: Decision, build: Callable[..., Any]) -> Callable[[Any], Any]:
-    def make(owner: Any) -> Any:
-        name = owner.name if not decision.site.attribute else f"{owner.name}_{decision.site.attribute.strip('_')}"
-        policy = getattr(owner, "dtype_policy", None)
-        return build(name=name, dtype=policy) if policy is not None else build(name=name)
-
-    return make
-
-
-def _fitted_b(decision: Decision, seen: Seen | None) -> float:
-    if seen is None:
-        return rules.default_b(decision.was)
-
-    def error(b: float) -> float:
-        return float(np.mean((0.5 * (seen.x + np.sqrt(seen.x**2 + b)) - seen.y) ** 2))
-
-    return _lowest(error)
-
-
-def _fitted_sum(made: Sum, seen: Seen) -> Sum:
-    """The same sum with all b scaled by the factor of least squared error; its limits don't depend on b."""
-    if len(made.parts) != 1 or made.rectifier:
-        return made
-    part = made.parts[0]
-
-    def scaled(factor: float) -> Sum:
-        roots = tuple((w, c, b * factor) for w, c, b in part.roots)
-        return Sum(made.offset, 0.0, (Part(None, None, part.slope, roots),), made.value_error, made.slope_error)
-
-    def error(factor: float) -> float:
-        return float(np.mean((_evaluated(scaled(factor), seen.x) - seen.y) ** 2))
-
-    fitted = scaled(_lowest(error))
-    x = np.concatenate([np.linspace(-30.0, 30.0, 6001), seen.x])
-    drift = float(np.abs(_evaluated(fitted, x) - _evaluated(made, x)).max())
-    return Sum(fitted.offset, 0.0, fitted.parts, made.value_error + drift, made.slope_error)
-
-
-def _evaluated(made: Sum, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    part = made.parts[0]
-    y = made.offset + part.slope * x
-    for weight, centre, b in part.roots:
-        y = y + weight * np.sqrt((x - centre) ** 2 + b)
-    return np.asarray(y)
-
-
-def _lowest(error: Callable[[float], float]) -> float:
-    """The b (or factor of b) in [1e-2, 1e2] of least error: a scan in its logarithm, then a finer one, to 0.1 %."""
-    low, high = np.log(1e-2), np.log(1e2)
-    best = 0.0
-    for _ in range(4):
-        points = np.linspace(low, high, 41)
-        best = float(points[int(np.argmin([error(float(np.exp(p))) for p in points]))])
-        width = (high - low) / 40.0
-        low, high = max(np.log(1e-2), best - width), min(np.log(1e2), best + width)
-    return float(np.exp(best))
-
-
-def _row(decision: Decision, choice: _Choice, seen: Seen | None, lost: Mapping[int, str]) -> Replacement:
+def _row(decision: Decision, choice: Choice, seen: Seen | None, lost: Mapping[int, str]) -> Replacement:
     largest, mean = choice.bound, None
     if choice.run is not None and seen is not None:
         change = np.abs(_on_array(choice.run, seen.x) - seen.y)
@@ -292,7 +195,7 @@ def _runner(decision: Decision) -> Callable[..., Any]:
 def _lost(
     model: keras.Model, new: Any, changed: list[Decision], custom_objects: Mapping[str, Any] | None
 ) -> dict[int, str]:
-    """Notes for exchanges that a saved file would not hold: those in classes that make their own layers."""
+    """Returns notes on exchanges that a saved file would not hold: those in classes that make their own layers."""
     users = [(path, layer) for path, layer in _user_layers(model)]
     inside = [d for d in changed if any(path == "" or f"{d.site.path}/".startswith(f"{path}/") for path, _ in users)]
     if not inside:
@@ -306,15 +209,14 @@ def _lost(
     order = {(id(site.owner), site.attribute): i for i, site in enumerate(sites(model))}
     text = (
         f"is in this model but not in a file saved from it: a class of yours ({names}) makes its own layers and its "
-        "get_config doesn't name the activation. Export this model as it is"
+        "get_config does not name the activation. Export this model as it is"
     )
     places = {id(d): order[id(d.site.owner), d.site.attribute] for d in inside}
     return {key: text for key, i in places.items() if len(again) != len(now) or again[i] != now[i]}
 
 
-def _user_layers(model: keras.Model) -> Iterable[tuple[str, Any]]:
-    from sqp_keras.models.sites import paths
-
+def _user_layers(model: keras.Model) -> Iterable[tuple[str, keras.layers.Layer]]:
     for path, layer in [("", model), *paths(model)]:
-        if type(layer).__module__.split(".")[0] not in ("keras", "sqp_keras") and hasattr(layer, "_layers"):
+        own = type(layer).__module__.split(".")[0] not in ("keras", "sqp_keras")
+        if own and isinstance(layer, keras.layers.Layer):
             yield path, layer

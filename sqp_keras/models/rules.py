@@ -2,28 +2,52 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Literal
 
 import keras
 
-from sqp_keras.activation.constants import B_MINIMAX
 from sqp_keras.family import coefficients
-from sqp_keras.models.sites import UNKNOWN, Site, canonical
+from sqp_keras.family.names import canonical
+from sqp_keras.models.sites import UNKNOWN, Site
 
 RULES = ("accurate", "fast", "keep")
 
 ALLOWED = frozenset({*coefficients.PASSED, "prelu", "squareplus", "algebraic", "algebraic_softmax"})
 """Activations that need neither exp nor log."""
 
+
+class Cause(str, Enum):
+    """Why an activation was left as it was."""
+
+    KEPT = "kept"
+    NO_RULE = "no_rule"
+    ALLOWED = "allowed"
+    SAME = "same"
+    NO_FORM = "no_form"
+    NEEDS_DATA = "needs_data"
+    HIDDEN = "hidden"
+
+
 _REASONS = {
-    "log_softmax": "needs a logarithm of a sum of exponentials; as a last layer leave it out and read the logits",
-    "sparsemax": "sorts its input, which no sum of square roots does",
-    "glu": "splits its input, which an elementwise form can't; write it as a product with Algebraic('sigmoid')",
+    Cause.KEPT: "kept, as requested",
+    Cause.NO_RULE: "no rule for it",
+    Cause.ALLOWED: "needs no exp and no log",
+    Cause.NEEDS_DATA: "exponential has a sum only up to a largest input: pass data, or use Algebraic(upper=...)",
+    Cause.HIDDEN: "this Keras release hides the softmax of attention",
+}
+
+_NO_FORM = {
+    "log_softmax": "needs the logarithm of a sum of exponentials; if it is the last layer, drop it and read the logits",
+    "sparsemax": "sorts its input, which a sum of square roots cannot do",
+    "glu": "splits its input, which an elementwise form cannot do; write it as a product with Algebraic('sigmoid')",
     "sparse_plus": "has no exp and no log; Keras writes it with a selection",
     "sparse_sigmoid": "has no exp and no log; Keras writes it with a selection",
     "tanh_shrink": "has no sum of its own; write it as x - Algebraic('tanh')(x)",
-    UNKNOWN: "is code of your own, which is never run to find out what it computes",
+    UNKNOWN: "is your own code, which is never run to find out what it computes",
 }
+
+Form = Literal["algebraic", "squareplus", "softmax", "named", "layer", ""]
 
 _TO_SQUAREPLUS = ("softplus", "silu", "gelu", "gelu_tanh", "mish")
 
@@ -39,20 +63,22 @@ class Decision:
         of: The name of a "named" one.
         terms: Number of roots of an "algebraic" one.
         alpha: Parameter of elu and celu.
+        axis: Axis or axes of a "softmax".
         fitted: Whether b is fitted on data ("fast").
-        layer: The configuration-giving layer of a "layer" one.
-        reason: Why it's left, where it is.
+        layer: The layer whose configuration a "layer" one takes.
+        cause: Why it is left; None if it is exchanged.
     """
 
     site: Site
     was: str
-    form: str = ""
+    form: Form = ""
     of: str = ""
     terms: int | None = None
     alpha: float = 1.0
+    axis: Any = -1
     fitted: bool = False
     layer: Any = None
-    reason: str = ""
+    cause: Cause | None = None
 
 
 def decide(
@@ -63,26 +89,41 @@ def decide(
     Args:
         sites: The activations of the model.
         rule: "accurate", "fast", or a mapping from an activation's or a layer's name to one of these, to "keep", to
-            the name of an activation, or to a layer; "*" stands for all others.
-        keep: Names of layers and activations to leave alone.
+            the name of an activation, or to a layer; "*" means all others.
+        keep: Names of layers and activations to leave as they are.
         max_error: For "accurate".
         has_data: Whether inputs were given; exponential needs them.
 
     Raises:
         TypeError: `rule` or `keep` is of another type.
-        ValueError: A rule or a name means nothing here.
+        ValueError: A rule or a name is not valid for these activations.
     """
     _check(rule, keep, max_error)
     rules = {"*": rule} if isinstance(rule, str) else dict(rule)
     known = {canonical(key) for site in sites for key in _names(site)}
     for key in [*rules, *keep]:
-        # An activation that this model doesn't use may be named: a table of rules serves many models.
+        # An activation that this model does not use may be named: one table of rules can serve many models.
         if key != "*" and canonical(key) not in known and canonical(key) not in _activations():
             raise ValueError(
                 f"A rule is for an activation or a layer of the model. Received: {key!r}. "
                 f"The model has: {', '.join(sorted({site.label for site in sites}))}."
             )
     return tuple(_decide(site, rules, {canonical(name) for name in keep}, max_error, has_data) for site in sites)
+
+
+def reason(cause: Cause, was: str, spelled: str) -> str:
+    """Returns a sentence without a full stop that says why an activation was left.
+
+    Args:
+        cause: The cause.
+        was: The activation's name.
+        spelled: Its name in the model.
+    """
+    if cause is Cause.SAME:
+        return f"is {was} already"
+    if cause is Cause.NO_FORM:
+        return f"`{spelled}` {_NO_FORM.get(was, 'has no algebraic form here')}"
+    return _REASONS[cause]
 
 
 def was_name(site: Site) -> str:
@@ -113,7 +154,7 @@ def _names(site: Site) -> tuple[str, ...]:
 
 
 def _rule(site: Site, rules: Mapping[str, Any]) -> Any:
-    """The most particular rule: the exact place, the layer's name, a model around it, the activation, all."""
+    """Returns the most specific rule: the exact place, the layer's name, a model around it, the activation, all."""
     held = {canonical(key): value for key, value in rules.items()}
     parts = site.path.split("/")
     around = ["/".join(parts[:i]) for i in range(len(parts) - 1, 0, -1)]
@@ -126,21 +167,21 @@ def _rule(site: Site, rules: Mapping[str, Any]) -> Any:
 def _decide(site: Site, rules: Mapping[str, Any], keep: set[str], max_error: float, has_data: bool) -> Decision:
     was = was_name(site)
     if keep & {canonical(name) for name in _names(site)}:
-        return Decision(site, was, reason="kept, as asked")
+        return Decision(site, was, cause=Cause.KEPT)
     rule = _rule(site, rules)
     if isinstance(rule, keras.layers.Layer):
         return Decision(site, was, form="layer", layer=rule)
     if not isinstance(rule, str):
         raise TypeError(
-            f"A rule is a word or a layer. Received: {rule!r} for `{site.label}`. "
+            f"A rule is a string or a layer. Received: {rule!r} for `{site.label}`. "
             'Pass "accurate", "fast", "keep", the name of an activation, or a layer.'
         )
     if rule == "keep":
-        return Decision(site, was, reason="kept, as asked" if "keep" in rules.values() else "no rule for it")
+        return Decision(site, was, cause=Cause.KEPT if "keep" in rules.values() else Cause.NO_RULE)
     if rule not in RULES:
         return _named(site, was, rule)
     if was in ALLOWED:
-        return Decision(site, was, reason="needs no exp and no log")
+        return Decision(site, was, cause=Cause.ALLOWED)
     return _by_rule(site, was, rule, max_error, has_data)
 
 
@@ -151,34 +192,25 @@ def _named(site: Site, was: str, rule: str) -> Decision:
             f'A rule is "accurate", "fast", "keep" or the name of an activation. Received: {rule!r} for `{site.label}`.'
         )
     if name == was:
-        return Decision(site, was, reason=f"is {name} already")
+        return Decision(site, was, cause=Cause.SAME)
     return Decision(site, was, form="squareplus" if name == "squareplus" else "named", of=name)
 
 
 def _by_rule(site: Site, was: str, rule: str, max_error: float, has_data: bool) -> Decision:
     parameters = dict(site.activation.parameters)
     if was == "softmax":
-        axis = parameters.get("axis", -1)
-        return Decision(site, was, form="softmax", layer=axis)
+        return Decision(site, was, form="softmax", axis=parameters.get("axis", -1))
     if was not in coefficients.names():
-        reason = _REASONS.get(was, "has no algebraic form here")
-        return Decision(site, was, reason=f"`{site.activation.spelled}` {reason}")
+        return Decision(site, was, cause=Cause.NO_FORM)
     if was == "exponential" and not has_data:
-        return Decision(
-            site, was, reason="exponential has a sum only up to a largest input: pass data, or Algebraic(upper=...)"
-        )
+        return Decision(site, was, cause=Cause.NEEDS_DATA)
     alpha = float(parameters.get("alpha") or 1.0)
     if rule == "fast" and was in _TO_SQUAREPLUS:
         return Decision(site, was, form="squareplus", fitted=True)
     if rule == "fast":
-        return Decision(site, was, "algebraic", "", coefficients.term_counts(was)[0], alpha, fitted=True)
+        return Decision(site, was, "algebraic", terms=coefficients.term_counts(was)[0], alpha=alpha, fitted=True)
     terms = None if was == "exponential" else coefficients.enough(was, max_error, alpha)
     return Decision(site, was, form="algebraic", terms=terms, alpha=alpha)
-
-
-def default_b(was: str) -> float:
-    """Returns the b of the squareplus with the smallest largest distance to an activation."""
-    return B_MINIMAX if was == "softplus" else coefficients.find(was, 1).parts[0].roots[0][2]
 
 
 def _activations() -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Every place of a model that holds an activation: found by looking into layers, never by running them."""
+"""Finds every activation in a model, by reading layers and never by running them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -6,23 +6,11 @@ from typing import Any
 
 import keras
 
-ALIASES = {
-    "swish": "silu",
-    "hard_swish": "hard_silu",
-    "leakyrelu": "leaky_relu",
-    "exp": "exponential",
-    "identity": "linear",
-    "logsoftmax": "log_softmax",
-    "logsigmoid": "log_sigmoid",
-    "hardsigmoid": "hard_sigmoid",
-    "hardsilu": "hard_silu",
-    "hardtanh": "hard_tanh",
-    "algebraicsoftmax": "algebraic_softmax",
-}
-"""Other spellings of Keras's activation names: older names, class names in lower case, tf.nn's and jax.nn's."""
+from sqp_keras import private
+from sqp_keras.family.names import canonical
 
 UNKNOWN = "unknown"
-"""The name of an activation that is code of the user's own."""
+"""The name of an activation that is the user's own code."""
 
 _TRUSTED_MODULES = ("keras", "tensorflow", "jax", "sqp_keras")
 
@@ -48,7 +36,7 @@ class Activation:
     Attributes:
         name: Keras's name for it ("softplus", "silu", "squareplus", ...), "linear" for none, `UNKNOWN` for user code.
         parameters: Pairs (name, value) of what the model sets, e.g. (("alpha", 0.5),).
-        spelled: What the model says: a function's or a class's own name.
+        spelled: The name in the model: that of the function or class.
     """
 
     name: str
@@ -58,7 +46,7 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One activation in one layer. A layer used twice is one site.
+    """One activation in one layer. A layer that is used twice is one site.
 
     Attributes:
         path: Names from the model's child down to the layer, joined by "/".
@@ -74,14 +62,13 @@ class Site:
 
     @property
     def label(self) -> str:
-        """Returns the path, with the attribute where it isn't the plain `activation`."""
+        """Returns the path, with the attribute unless it is the plain `activation`."""
         return self.path if self.attribute in ("", "activation") else f"{self.path}.{self.attribute}"
 
 
-def canonical(name: str) -> str:
-    """Returns Keras's name for an activation that may be spelt in another way."""
-    lower = name.lower()
-    return ALIASES.get(lower, lower)
+def is_functional(model: Any) -> bool:
+    """Returns whether a model is a graph of layers and operations (a Sequential is not)."""
+    return isinstance(model, keras.Model) and hasattr(type(model), "operations")
 
 
 def identify(activation: Any) -> Activation:
@@ -106,7 +93,7 @@ def sites(model: keras.layers.Layer) -> tuple[Site, ...]:
     """Returns the model's activations, in the order in which Keras holds its layers.
 
     Looks into nested models, wrappers, recurrent cells and user layers that hold layers as attributes, and at the
-    operations of a functional model (`keras.ops.softplus(x)`). What a user's `call` computes by itself isn't a site.
+    operations of a functional model (`keras.ops.softplus(x)`). What a user's `call` computes by itself is not a site.
 
     Args:
         model: A Keras model or layer; it is only read.
@@ -146,8 +133,8 @@ def _children(parent: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, A
 
 
 def held_by(parent: Any) -> tuple[Any, ...]:
-    """Returns the layers and operations directly inside one, less those that an activation attribute of it holds."""
-    held = list(getattr(parent, "_layers", ()))
+    """Returns the layers and operations directly inside one, without those that its activation attributes hold."""
+    held = private.layers_of(parent) if isinstance(parent, keras.layers.Layer) else []
     held += [op for op in getattr(parent, "operations", ()) if not any(op is child for child in held)]
     attributes = [getattr(parent, name) for name in activation_attributes(parent)]
     return tuple(child for child in held if not any(child is value for value in attributes))

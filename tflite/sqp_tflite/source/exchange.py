@@ -10,6 +10,8 @@ from typing import Any
 import keras
 
 import sqp_keras
+from sqp_keras.models.rules import Cause
+from sqp_keras.models.sites import is_functional
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.report import Replacement
 from sqp_tflite.source.load import Loaded, reload, structured
@@ -18,7 +20,7 @@ from sqp_tflite.source.samples import Samples
 HEADS = ("keep", "logits")
 
 MAX_ERROR = 1e-3
-"""Largest change of a value under "accurate", as a share of the activation's range."""
+"""Max change of a value under "accurate", as a share of the activation's range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +28,10 @@ class Exchanged:
     """A model with other activations, and what changed.
 
     Attributes:
-        loaded: The changed model; the very one that came in where nothing was asked for.
+        loaded: The changed model; the same object if nothing was requested.
         replacements: One per activation that was exchanged.
-        notes: How to read outputs that lost their head; what was left and why.
-        threshold: Above which value the first output says yes if it is one unit: 0 where its sigmoid was dropped.
+        notes: How to read outputs whose head was dropped; what was left and why.
+        threshold: Value above which a first output of one unit means yes: 0 if its sigmoid was dropped.
         left: Pairs (layer whose activation was left, what to do about it).
     """
 
@@ -52,13 +54,13 @@ def exchange(
 
     Args:
         loaded: What `load` returned.
-        inputs: The user's samples, on which "fast" fits; seeded ones fit nothing.
+        inputs: The user's samples, to which "fast" is fitted; seeded ones are not used.
         replace: A rule of `sqp_keras.replace_activations`, None to leave all.
         head: "logits" to drop a final softmax or sigmoid, "keep" to leave it.
-        max_error: Largest change of a value under "accurate", a share of the activation's range; None for 1e-3.
+        max_error: Max change of a value under "accurate", a share of the activation's range; None for 1e-3.
 
     Raises:
-        BadInputError: A rule that means nothing for this model, or a model that cannot be copied.
+        BadInputError: A rule that is not valid for this model, or a model that cannot be copied.
     """
     if max_error is not None and replace is None:
         raise BadInputError(
@@ -98,26 +100,26 @@ def _exchanged(
             Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
         )
         notes += [f"{row.layer}: {row.note}" for row in report.replacements if row.note]
-        unchanged = [row for row in report.unchanged if row.reason != "needs no exp and no log"]
+        unchanged = [row for row in report.unchanged if row.cause is not Cause.ALLOWED]
         notes += [f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged]
         left = {row.layer: _remedy(row) for row in unchanged}
     return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold, tuple(left.items()))
 
 
 def _nothing_dropped(model: Any) -> str:
-    if isinstance(model, keras.Sequential) or hasattr(model, "_nodes_by_depth"):
+    if isinstance(model, keras.Sequential) or is_functional(model):
         return "No output ends in a softmax or sigmoid: nothing was dropped."
     return (
-        f"Nothing was dropped: which layer of `{model.name}` ends an output is known of Sequential and functional "
-        "models alone."
+        f"Nothing was dropped: the last layer of an output is only known for Sequential and functional models, and "
+        f"`{model.name}` is neither."
     )
 
 
 def _remedy(row: sqp_keras.Unchanged) -> str:
-    if row.reason == "no rule for it":
+    if row.cause is Cause.NO_RULE:
         return f"Add {row.activation}=accurate to `--replace`."
-    if row.reason == "kept, as asked":
-        return f"`--replace` was asked to keep it; {row.activation}=accurate would not."
+    if row.cause is Cause.KEPT:
+        return f"`--replace` says to keep it; {row.activation}=accurate exchanges it."
     return f"`--replace` left it: {row.reason}."
 
 
