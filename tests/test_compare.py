@@ -6,9 +6,9 @@ import tensorflow as tf
 
 import sqp_tflite
 from models import dense
-from sqp_tflite.pipeline import reference
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.compare import agreement, compare, metric
+from sqp_tflite.run.reference import reference
 from sqp_tflite.source.load import load
 from sqp_tflite.source.samples import Samples, samples
 

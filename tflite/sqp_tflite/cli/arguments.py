@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from sqp_tflite.c_sources import include_dir
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.options import HEADS
 
 ARTEFACTS = ("c", "resolver", "golden", "project")
 SHELLS = ("bash", "zsh", "fish")
@@ -257,9 +258,7 @@ def _activations(parser: argparse.ArgumentParser) -> None:
         help="exchange the activations that need exp or log: accurate (close enough to need no retraining), fast (one "
         "square root each), or a list such as silu=accurate,tanh=fast by activation or layer",
     )
-    group.add_argument(
-        "--head", choices=("keep", "logits"), default="keep", help="logits drops a final softmax or sigmoid"
-    )
+    group.add_argument("--head", choices=HEADS, default="keep", help="logits drops a final softmax or sigmoid")
     group.add_argument(
         "--max-error",
         type=_bound,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.policy import broken_rule
-from sqp_tflite.report import Finding, OpRow, TensorRow
+from sqp_tflite.ops.policy import ADMITTED, broken_rule, kernels
+from sqp_tflite.report import Finding, Kind, OpRow, TensorRow
 
 _ACTIVATION_REMEDY = 'Retrain with `activation="squareplus"`, or run again with `--replace accurate`.'
 _REMEDIES = {
@@ -74,7 +74,9 @@ def _op(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding 
     rule = broken_rule(op.name, op.dtype, target)
     if rule is None:
         return None
-    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, _REMEDIES.get(op.name, _OTHER_REMEDY))
+    kind = Kind.DTYPE if op.name in ADMITTED and op.name in kernels(target) else Kind.OP
+    remedy = _REMEDIES.get(op.name, _OTHER_REMEDY)
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, kind)
 
 
 def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
@@ -88,6 +90,7 @@ def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
         f"{op.dtype} with {op.weights} weights",
         "TensorFlow Lite Micro has no hybrid kernels.",
         "Use `--quantize int8` with `--data`, or `--target litert`.",
+        Kind.DTYPE,
     )
 
 
@@ -99,10 +102,11 @@ def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
     return [
         Finding(
             layers.of(tensor.name),
-            "tensor",
+            "",
             tensor.dtype,
             f"`{tensor.name}` has an open dimension: {_shown(tensor)}.",
             "Give the model's inputs fixed shapes.",
+            Kind.SHAPE,
         )
         for tensor in inputs
     ]

@@ -21,7 +21,7 @@ from sqp_keras.family.algebraic import evaluate
 from sqp_keras.models import sites
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.layer_names import FORM_SCOPE, LayerNames, in_scope, scope_name
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source.load import InputSpec
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.unroll import unrolled
@@ -186,9 +186,8 @@ def _refuse_state(graph: Any, layers: LayerNames) -> None:
             remedy = "Export the part in front of it (for a variational encoder: the mean)."
         else:
             continue
-        findings.append(
-            Finding(layers.of(op.name), op.type, op.outputs[0].dtype.name if op.outputs else "any", rule, remedy)
-        )
+        dtype = op.outputs[0].dtype.name if op.outputs else ""
+        findings.append(Finding(layers.of(op.name), op.type, dtype, rule, remedy, Kind.STATE))
     if findings:
         raise RefusedError(f"{len(findings)} op(s) of the model cannot be exported.", tuple(dict.fromkeys(findings)))
 
