@@ -110,13 +110,11 @@ def export(
         ParityError: An interpreter's outputs are not Keras's.
         EnvironmentMissingError: The target's interpreter is not installed.
     """
-    wanted, path = Combination(quantize, lowering, target), None if output is None else Path(output)
-    options = ExportOptions(
-        model, path, wanted, io=io, data=data, names=names, trust_code=trust_code, replace=replace, head=head,
-        max_error=max_error, dry_run=dry_run, emit=tuple(emit), c_style=c_style, ram=ram, flash=flash,
-        reports=tuple(map(Path, reports)), command=command,
-    )  # fmt: skip
-    return run(options, progress)
+    return run(ExportOptions(
+        model, None if output is None else Path(output), Combination(quantize, lowering, target), io=io, data=data,
+        names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error, dry_run=dry_run,
+        emit=tuple(emit), c_style=c_style, ram=ram, flash=flash, reports=tuple(map(Path, reports)), command=command,
+    ), progress)  # fmt: skip
 
 
 def run(options: ExportOptions, progress: Progress | None = None) -> Export:

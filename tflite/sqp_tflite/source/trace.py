@@ -70,7 +70,7 @@ def trace(plan: Plan) -> Traced:
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
-    with _exchanged(plan, steps):
+    with _own_refusals(), _exchanged(plan, steps):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers)
     _refuse_state(concrete.graph, layers)
@@ -111,6 +111,20 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
             return squareplus_form(x, parameters["b"])
         # The sums are written in ADD, MUL and SQRT to begin with.
         return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
+
+
+@contextlib.contextmanager
+def _own_refusals() -> Iterator[None]:
+    """Raises a refusal from inside a layer's call as it was: Keras replaces it by an error that has no findings."""
+    try:
+        yield
+    except RuntimeError as error:
+        behind: BaseException | None = error
+        while behind is not None and not isinstance(behind, RefusedError):
+            behind = behind.__context__
+        if behind is None:
+            raise
+        raise behind from None
 
 
 @contextlib.contextmanager
