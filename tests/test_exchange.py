@@ -312,7 +312,7 @@ def test_a_subclassed_models_head_is_not_searched_for():
     model = Subclassed()
     model(np.zeros((1, 4), "float32"))
     notes = sqp_tflite.export(model, head="logits", dry_run=True).report.notes
-    assert any("Sequential and functional models alone" in note for note in notes)
+    assert any("only Sequential and functional models" in note for note in notes)
 
 
 @pytest.mark.parametrize(

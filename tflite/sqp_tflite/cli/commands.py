@@ -1,4 +1,4 @@
-"""The commands sqp-export, sqp-inspect and sqp-check. TensorFlow is imported only once the call is known to be good."""
+"""The commands sqp-export, sqp-inspect and sqp-check. TensorFlow is imported only after the call was validated."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, actio
             _tell(call, parser.prog, error)
             return error.exit_code
         except BrokenPipeError:
-            return 0  # The reader of the output (`| head`) has seen enough.
+            return 0  # The reader of the output (`| head`) has stopped.
         except KeyboardInterrupt:
             print(f"{parser.prog}: interrupted, nothing was written", file=err)
             return _INTERRUPTED
@@ -81,7 +81,7 @@ def _ended_softly() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:  # Not the main thread: whoever runs us there decides.
+    except ValueError:  # Not the main thread: its owner handles signals.
         yield
         return
     try:
@@ -251,7 +251,7 @@ def _print(call: _Call, found: dict[str, Any], show: Callable[[Any], None]) -> N
 
 
 def _console(stream: IO[str]) -> Any:
-    """Returns rich's console on a stream: colour on a terminal alone and not under NO_COLOR, full lines elsewhere."""
+    """Returns rich's console on a stream: colour on a terminal only and not under NO_COLOR, full lines elsewhere."""
     import os
 
     from rich.console import Console

@@ -51,7 +51,7 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
     """Prints what a TFLite file holds and whether the target can run it."""
     word, style, _ = _VERDICTS[report.verdict]
     console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
-    written = graph.description or "nobody who says so"
+    written = graph.description or "unknown"
     console.print(_plain(f"    {graph.size_bytes:,} bytes, sha256 {graph.sha256[:16]}, written by: {written}"))
     show_findings(console, report.findings)
     _operators(console, report.ops)

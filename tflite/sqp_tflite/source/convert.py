@@ -42,7 +42,7 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
 
     Args:
         graph_def: A serialized GraphDef without variables.
-        inputs: Names of the placeholders, in the order that the file shall have.
+        inputs: Names of the placeholders, in the order of the file.
         outputs: Names of the output nodes, in order.
     """
     import tensorflow as tf

@@ -60,7 +60,7 @@ def exchange(
         max_error: Largest change of a value under "accurate", a share of the activation's range; None for 1e-3.
 
     Raises:
-        BadInputError: A rule that means nothing for this model, or a model that cannot be copied.
+        BadInputError: A rule that does not fit this model, or a model that cannot be copied.
     """
     if max_error is not None and replace is None:
         raise BadInputError(
@@ -120,8 +120,8 @@ def _nothing_dropped(model: Any) -> str:
     if isinstance(model, keras.Sequential) or hasattr(model, "_nodes_by_depth"):
         return "No output ends in a softmax or sigmoid: nothing was dropped."
     return (
-        f"Nothing was dropped: which layer of `{model.name}` ends an output is known of Sequential and functional "
-        "models alone."
+        f"Nothing was dropped: only Sequential and functional models say which layer makes an output, and "
+        f"`{model.name}` is neither."
     )
 
 

@@ -36,7 +36,7 @@ _ATTENTION = MappingProxyType(
         "`--replace accurate`.",
     }
 )
-"""Keras's layers that call softmax in their own code, and the way out; the most particular class first."""
+"""Keras's layers that call softmax in their own code, and the way out; the most specific class first."""
 
 _KERAS = ("keras", "sqp_keras")
 

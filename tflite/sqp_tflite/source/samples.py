@@ -142,7 +142,7 @@ def _file(path: Path) -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as held:
             return {name: held[name] for name in held.files}
     except (TypeError, AttributeError):
-        pass  # An .npy file: np.load returned an array, which is no context manager.
+        pass  # An .npy file: np.load returned an array, which is not a context manager.
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise BadInputError(
             f"`{path}` must be an .npz file of plain arrays. Received: {error}. Save it with numpy.savez(path, x=...)."
