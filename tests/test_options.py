@@ -119,7 +119,8 @@ BAD = {
     "an artefact for another target": ({"emit": ("resolver",), "wanted": Combination(target="litert")}, "TensorFlow"),
     "report": ({"reports": (Path("r.pdf"),)}, "must name an .html or .json file"),
     "output": ({"output": Path("nowhere/o.tflite")}, "folder must exist"),
-    "output over the model": ({"output": "MODEL"}, "must not be the model itself"),
+    "a report over the output": ({"output": Path("o.json"), "reports": (Path("o.json"),)}, "a file of its own"),
+    "output over the model": ({"output": "MODEL"}, "may not replace what is read"),
 }
 
 

@@ -33,9 +33,8 @@ def validate(options: ExportOptions) -> None:
     _check_combination(options)
     check_kinds(options.emit, options.wanted.target)
     check_names(options.reports)
-    check_places(options.reports)
-    if options.output is not None:
-        _check_output(options.output, options)
+    outputs = options.reports if options.output is None else (options.output, *options.reports)
+    check_places(outputs, [Path(given) for given in (options.model, options.data) if isinstance(given, (str, Path))])
 
 
 def _check_combination(options: ExportOptions) -> None:
@@ -54,9 +53,3 @@ def _check_combination(options: ExportOptions) -> None:
             command=options.command,
         )
         raise RefusedError(str(error), error.findings, report) from error
-
-
-def _check_output(output: Path, options: ExportOptions) -> None:
-    check_places((output,))
-    if isinstance(options.model, (str, Path)) and output.exists() and output.samefile(options.model):
-        raise BadInputError(f"The output must not be the model itself. Received: `{output}`. Pass -o FILE.tflite.")
