@@ -37,8 +37,8 @@ class Result:
 
 def results(model_name: str, model, data: dict, worker) -> list[Result]:
     """Returns the model's results for every combination that is not refused."""
-    from sqp_tflite.ops.combinations import INTEGER_IO, Combination, broken, combinations
-    from sqp_tflite.pipeline import reference
+    from sqp_tflite.ops.combinations import Combination, broken, combinations
+    from sqp_tflite.run.reference import reference
     from sqp_tflite.source.convert import convert
     from sqp_tflite.source.load import load
     from sqp_tflite.source.plan import plan
@@ -58,7 +58,7 @@ def results(model_name: str, model, data: dict, worker) -> list[Result]:
     for wanted in combinations():
         if broken(wanted):
             continue
-        form = wanted if wanted.quantize in INTEGER_IO else Combination(wanted.quantize, "algebraic", wanted.target)
+        form = wanted if wanted.integer else Combination(wanted.quantize, "algebraic", wanted.target)
         source = rooted if form.lowering == "integer" else plain
         found.append(_result(model_name, wanted, form, source, traced, given, few, expected, worker, held))
     return found
@@ -72,7 +72,7 @@ def _result(name, wanted, form, source, traced, given, few, expected, worker, he
     from sqp_tflite.run.compare import compare
 
     key = dataclasses.astuple(form)
-    request = Request(form.quantize, form.lowering, form.target, float_io=False, forms=traced.forms)
+    request = Request(form, forms=traced.forms)
     if key not in held:
         reduced = Reduced(source)
         if form.quantize != "float32":

@@ -358,7 +358,7 @@ def test_progress_is_silent_where_nobody_watches(capsys):
 
 
 def test_every_step_of_the_pipeline_has_a_sentence():
-    text = (Path(files.__file__).parent / "pipeline.py").read_text()
+    text = "".join((Path(files.__file__).parent / name).read_text() for name in ("pipeline.py", "cli/commands.py"))
     assert set(re.findall(r'\btell\("(\w+)"\)', text)) <= set(progress.STEPS)
 
 

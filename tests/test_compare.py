@@ -7,9 +7,9 @@ import tensorflow as tf
 import sqp_tflite
 from models import dense
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.pipeline import reference
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.compare import FLOAT_TOLERANCE, STORED_TOLERANCE, agreement, compare, metric, tolerance_of
+from sqp_tflite.run.reference import reference
 from sqp_tflite.source.load import load
 from sqp_tflite.source.samples import Samples, samples
 from written import perceptron, weight_only

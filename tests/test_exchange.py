@@ -13,7 +13,7 @@ import sqp_tflite
 from models import dense
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import own_code
 from tools import zoo
 
@@ -263,7 +263,7 @@ def test_additive_attention_as_its_remedy_says():
 
 
 def test_a_rule_that_left_an_activation_is_what_the_remedy_is_about():
-    rows = (Finding("a", "GELU", "float32", "no.", "Retrain."), Finding("b", "GELU", "float32", "no.", "Retrain."))
+    rows = tuple(Finding(layer, "GELU", "float32", "no.", "Retrain.", Kind.OP) for layer in "ab")
     remedied = own_code.with_remedies(rows, None, {"b": "Add gelu=accurate to `--replace`."})
     assert [finding.remedy for finding in remedied] == ["Retrain.", "Add gelu=accurate to `--replace`."]
 
@@ -312,7 +312,7 @@ def test_a_subclassed_models_head_is_not_searched_for():
     model = Subclassed()
     model(np.zeros((1, 4), "float32"))
     notes = sqp_tflite.export(model, head="logits", dry_run=True).report.notes
-    assert any("only known for Sequential and functional models" in note for note in notes)
+    assert any("only Sequential and functional models" in note for note in notes)
 
 
 @pytest.mark.parametrize(

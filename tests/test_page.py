@@ -18,7 +18,7 @@ from sqp_tflite.emit.drawing import FAMILIES, family, graph_drawing, memory_draw
 from sqp_tflite.emit.page import html
 from sqp_tflite.flatbuffer.graph import Op
 from sqp_tflite.inspection import inspection
-from sqp_tflite.report import Agreement, Finding, LayerError, PlanRow, Replacement
+from sqp_tflite.report import Activation, Agreement, Finding, Form, Kind, LayerError, PlanRow, Replacement
 
 DATA = Path(__file__).parent / "data"
 FLAGS = (
@@ -40,6 +40,11 @@ def chromium():
     return found
 
 
+def exchanged(layer, was, terms):
+    now = Activation("algebraic", (("of", was), ("terms", terms)))
+    return PlanRow(layer, now, Form.OPS, ("MUL", "ADD", "SQRT"), was=Activation(was))
+
+
 @functools.cache
 def rich_report():
     """An inspected file with rows in every part of the page."""
@@ -49,12 +54,18 @@ def rich_report():
         report,
         verdict="refused",
         lowering="algebraic",
-        findings=(Finding(long, "EXP", "int8", "EXP is not admitted.", "Run again with `--replace accurate`."),),
+        findings=(
+            Finding(long, "EXP", "int8", "EXP is not admitted.", "Run again with `--replace accurate`.", Kind.OP),
+        ),
         replacements=(
             Replacement(long, "gelu", "algebraic gelu", 4, 8e-4),
             Replacement("b", "softplus", "algebraic softplus", 3, 2.7e-4),
         ),
-        plan=(PlanRow("conv", "squareplus (b=4)", "MUL ADD SQRT ADD", ("MUL", "ADD", "SQRT", "ADD")),),
+        plan=(
+            PlanRow("conv", Activation("squareplus", (("b", 4.0),)), Form.OPS, ("MUL", "ADD", "SQRT", "ADD")),
+            exchanged(long, "gelu", 4),
+            exchanged("b", "softplus", 3),
+        ),
         agreement=tuple(
             Agreement(name, status, "its own words", 32, 0.0123, 0.004, 1.0, 0.97, 0.981, 0.978, on)
             for name, status, on in (

@@ -1,15 +1,21 @@
 """The main job as its user does it: from the shell, on the demo's model, reading what is printed."""
 
+import dataclasses
 import json
 import os
 import stat
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sqp_tflite
 from models import dense
+from sqp_tflite.report import Kind
+from sqp_tflite.run import interpreters
+from sqp_tflite.source.unroll import MOST_STEPS
 
 DESIGN_KEYS = {
     *(
@@ -144,3 +150,86 @@ def test_python_and_shell_are_the_same_thing(demo):
     assert exported.model_bytes == demo.tflite.read_bytes()
     labels = np.load(demo.data)["y"]
     assert exported.report.agreement[0].samples == len(labels)
+
+
+def recurrent_too_long() -> keras.Model:
+    gates = {"activation": "squareplus", "recurrent_activation": "hard_sigmoid"}
+    return keras.Sequential([keras.Input((MOST_STEPS + 1, 2), name="x"), keras.layers.GRU(2, **gates)])
+
+
+def random_numbers() -> keras.Model:
+    class Noisy(keras.layers.Layer):
+        def call(self, x):
+            return x + keras.random.normal((1, 4))
+
+    return keras.Sequential([keras.Input((4,), name="x"), Noisy()])
+
+
+def no_counterpart() -> keras.Model:
+    class ErfInv(keras.layers.Layer):
+        def call(self, x):
+            return tf.math.erfinv(x)
+
+    return keras.Sequential([keras.Input((4,), name="x"), ErfInv()])
+
+
+SAMPLES = {"x": np.linspace(-2, 2, 64, dtype=np.float32).reshape(16, 4)}
+REFUSALS = {
+    "an operator that is not admitted": (lambda: dense(activation="softplus"), {}, Kind.OP),
+    "an operator without a counterpart": (no_counterpart, {}, Kind.OP),
+    "a type": (lambda: dense(activation="leaky_relu"), {"quantize": "int16x8", "data": SAMPLES}, Kind.DTYPE),
+    "a combination": (dense, {"quantize": "dynamic"}, Kind.DTYPE),
+    "RAM": (dense, {"ram": 16}, Kind.BUDGET),
+    "flash": (dense, {"flash": 16}, Kind.BUDGET),
+    "time steps": (recurrent_too_long, {}, Kind.SHAPE),
+    "random numbers": (random_numbers, {}, Kind.STATE),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_every_refusal_has_findings_of_its_kind_and_a_report(case):
+    build, given, kind = REFUSALS[case]
+    with pytest.raises(sqp_tflite.RefusedError) as caught:
+        sqp_tflite.export(build(), command="again", **given)
+    findings, report = caught.value.findings, caught.value.report
+    assert {finding.kind for finding in findings} == {kind}
+    assert (report.verdict, report.findings, report.command) == ("refused", findings, "again")
+    assert report.versions and report.output is None
+    assert bool(report.plan or report.notes) == (case != "a combination")
+    # What was known by then: the file's operators and memory once there was a file.
+    assert bool(report.ops) == (case in ("an operator that is not admitted", "a type", "RAM", "flash"))
+    assert (report.memory.ram_budget, report.memory.flash_budget) == (given.get("ram"), given.get("flash"))
+
+
+def test_a_file_that_differs_has_a_report_of_what_was_measured(monkeypatch, tmp_path):
+    """The planted fault: an interpreter whose outputs are shifted."""
+    run = interpreters.run
+
+    def shifted(runtime, *given):
+        outputs = run(runtime, *given)
+        return dataclasses.replace(outputs, values=tuple(values + (runtime == "litert") for values in outputs.values))
+
+    monkeypatch.setattr(interpreters, "run", shifted)
+    with pytest.raises(sqp_tflite.ParityError, match="LiteRT: the largest error is") as caught:
+        sqp_tflite.export(dense(), tmp_path / "m.tflite", reports=[tmp_path / "r.json"])
+    report = caught.value.report
+    assert (report.verdict, report.findings, report.output) == ("parity_failed", (), None)
+    assert {row.runtime: row.status for row in report.agreement}["litert"] == "differs"
+    assert report.ops and report.sha256 and report.memory.peak_bytes
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_steps_are_told_in_order(tmp_path):
+    told = []
+    sqp_tflite.export(dense(), tmp_path / "m.tflite", quantize="int8", data=SAMPLES, progress=told.append)
+    assert told == ["load", "trace", "convert", "quantize", "measure", "compare", "emit"]
+    told.clear()
+    sqp_tflite.export(dense(), dry_run=True, progress=told.append)
+    assert told == ["load"]
+
+
+def test_a_dry_run_has_the_plan_and_no_file(tmp_path):
+    exported = sqp_tflite.export(dense(activation="softplus"), tmp_path / "m.tflite", dry_run=True)
+    assert exported.model_bytes is None and exported.files == {}
+    assert exported.report.plan[0].refused == ("EXP", "LOG") and exported.report.output is None
+    assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from sqp_tflite.flatbuffer import edit
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.pipeline import export
 from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.quantize import hidden_floats, quantize
@@ -104,7 +105,7 @@ def test_integer_islands_are_int16(exports):
 def test_a_hidden_float_operator_is_found(exports):
     """The planted fault: the algebraic file judged as if nothing may stay in float."""
     graph = read(exports["int8", "algebraic"].model_bytes)
-    request = Request("int8", "table", "tflm", float_io=False)
+    request = Request(Combination("int8", "table"))
     found = hidden_floats(graph, request, Islands(frozenset(), frozenset()), LayerNames(("first", "dense")))
     assert {finding.op for finding in found} == ISLAND
     assert all("would stay in float" in finding.rule for finding in found)

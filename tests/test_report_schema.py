@@ -27,8 +27,17 @@ CLASSES = {
     "step": report.MemoryStep,
     "memory": report.Memory,
     "plan": report.PlanRow,
+    "activation": report.Activation,
     "layer_error": report.LayerError,
 }
+PLANNED = report.PlanRow(
+    "a",
+    report.Activation("squareplus", (("b", 4.0), ("learn_b", None)), "Squareplus"),
+    report.Form.OPS,
+    ("MUL", "SQRT"),
+    ("SQRT",),
+    report.Activation("my_gelu", (("approximate", True),)),
+)
 
 
 def validate(found: dict) -> None:
@@ -40,13 +49,13 @@ def full() -> report.Report:
     return report.Report(
         "refused", "m.keras", "tflm", "int8", "table", "m.tflite", "0" * 64, 10,
         ops=(report.OpRow("ADD", "int8", 2, 3, ("a", "b")),),
-        findings=(report.Finding("a", "EXP", "int8", "Rule.", "Remedy."),),
+        findings=(report.Finding("a", "EXP", "int8", "Rule.", "Remedy.", report.Kind.OP),),
         replacements=(report.Replacement("a", "gelu", "algebraic gelu", 4, 1e-3),),
         agreement=(report.Agreement("tflm", "ok", "", 3, 0.1, 0.01, 1.0, 1.0, 0.9, 0.9, "ends"),),
         inputs=(report.TensorRow(0, "x", (1, 2), "int8", 0.1, -3),),
         outputs=(report.TensorRow(0, "y", (1, 2), "float32"),),
         memory=report.Memory(1, "tflm 1", 1, 1, "t", 1, "a", 5, 5, (report.MemoryStep("ADD", "a", 3),)),
-        plan=(report.PlanRow("a", "squareplus (b=4)", "MUL", ("MUL",)),),
+        plan=(PLANNED,),
         layer_errors=(report.LayerError("a", "t", 0.1, 0.1),),
         notes=("A note.",), versions=(("keras", "3"),), command="sqp-export m.keras", seconds=1.5,
     )  # fmt: skip
@@ -61,8 +70,26 @@ def test_schema_has_exactly_the_fields_of_the_report():
     names = {field.name for field in dataclasses.fields(report.Report)}
     assert set(SCHEMA["properties"]) == names | {"schema"}
     for name, cls in CLASSES.items():
-        assert list(SCHEMA["$defs"][name]["properties"]) == [field.name for field in dataclasses.fields(cls)], name
+        keys = [field.name for field in dataclasses.fields(cls)]
+        if cls is report.PlanRow:
+            keys = list(PLANNED.to_dict())
+            assert {field.name for field in dataclasses.fields(cls)} <= set(keys)
+        assert list(SCHEMA["$defs"][name]["properties"]) == keys, name
     assert SCHEMA["properties"]["schema"]["const"] == report.SCHEMA
+
+
+def test_schema_has_exactly_the_words_of_the_enums():
+    properties = SCHEMA["$defs"]
+    assert properties["finding"]["properties"]["kind"]["enum"] == [kind.value for kind in report.Kind]
+    assert properties["plan"]["properties"]["form"]["enum"] == [form.value for form in report.Form]
+
+
+def test_a_row_of_the_plan_has_words_and_the_data_behind_them():
+    row = json.loads(json.dumps(full().to_dict()))["plan"][0]
+    assert (row["activation"], row["becomes"]) == ("my_gelu -> squareplus (b=4)", "refused: SQRT")
+    assert (row["ops"], row["form"], row["refused"]) == (["MUL", "SQRT"], "ops", ["SQRT"])
+    assert row["now"] == {"name": "squareplus", "parameters": {"b": 4.0, "learn_b": None}, "spelled": "Squareplus"}
+    assert row["was"]["parameters"] == {"approximate": True}
 
 
 def test_what_may_be_none_may_be_null():
@@ -79,6 +106,8 @@ FAULTS = {
     "a size below 0": {"size_bytes": -1},
     "a hash that is none": {"sha256": "abc"},
     "an op that is a string": {"ops": ["ADD"]},
+    "a kind of its own": {"findings": [{**full().to_dict()["findings"][0], "kind": "other"}]},
+    "an activation without a name": {"plan": [{**PLANNED.to_dict(), "was": {"parameters": {}, "spelled": ""}}]},
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import lower, verify
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.quantize.recipe import Request, quantize_here
 from sqp_tflite.run.layer_errors import observe_here
 from tools import activation_grid
@@ -35,7 +36,7 @@ def softplus():
     content, source, result = activation_grid.converted("softplus")
     ranges = {tensor.name: (-1.0, 1.0) for tensor in read(content).main.tensors}
     ranges |= {source: (-6.0, 6.0), result: (0.0, 6.0)}
-    return quantize_here(content, Request("int8", "table", "tflm", float_io=False), ranges).content
+    return quantize_here(content, Request(Combination("int8", "table")), ranges).content
 
 
 def test_every_code_of_every_activation_is_exact_on_all_interpreters(capsys):
@@ -138,7 +139,7 @@ def test_equal_tables_are_shared():
     traced = trace(plan(load(keras.Model(i, [*outputs, keras.layers.Activation("softplus", name="c")(i)]))))
     content = with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
     ranges = {tensor.name: (-4.0, 4.5) for tensor in read(content).main.tensors}
-    made = quantize_here(content, Request("int8", "table", "tflm", float_io=False, forms=traced.forms), ranges).content
+    made = quantize_here(content, Request(Combination("int8", "table"), forms=traced.forms), ranges).content
     content, tables = lowered_file(made)
     ops = [op.name for op in read(content).main.ops]
     assert len(tables) >= 2
@@ -170,7 +171,7 @@ def test_a_constant_per_channel_gets_a_table_per_channel():
     content = with_own_names(convert_graph(traced.graph_def, ("x",), traced.outputs))
     ranges = {tensor.name: (-6.0, 6.0) for tensor in read(content).main.tensors}
     ranges[traced.outputs[0]] = 0.0, float(expected.max())
-    request = Request("int8", "table", "tflm", float_io=False, forms=traced.forms)
+    request = Request(Combination("int8", "table"), forms=traced.forms)
     content, tables = lowered_file(quantize_here(content, request, ranges).content)
     assert tables[0].entries.shape == (4 * 256,)
     (made,) = read(content).outputs

@@ -14,6 +14,7 @@ import numpy as np
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import lower
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import TARGETS
 from sqp_tflite.quantize.recipe import Quantized, Request
 from sqp_tflite.worker import Worker
@@ -141,7 +142,7 @@ def _file(quantiser, content, source, result, activation, limits, lowering) -> b
     grid = exact(activation, np.linspace(*limits, 1001))
     ranges = {tensor.name: (-1.0, 1.0) for tensor in read(content).main.tensors}
     ranges |= {source: limits, result: (float(grid.min()), float(grid.max()))}
-    request = Request("int8", lowering, "tflm", float_io=False, forms=(result,))
+    request = Request(Combination("int8", lowering), forms=(result,))
     made: Quantized = quantiser.call("sqp_tflite.quantize.recipe:quantize_here", content, request, ranges)
     editor = Editor(made.content)
     if lowering == "table":

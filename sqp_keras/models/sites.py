@@ -22,7 +22,7 @@ _PARAMETERS = {
     "ELU": ("alpha",),
     "Softmax": ("axis",),
     "Squareplus": ("b", "learn_b", "floor"),
-    "Algebraic": ("of", "terms"),
+    "Algebraic": ("of", "terms", "alpha", "upper"),
     "AlgebraicSoftmax": ("axis",),
 }
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
     from sqp_tflite.flatbuffer.read import read as inspect
     from sqp_tflite.mcu import include_dir
-    from sqp_tflite.pipeline import Export, check, export
+    from sqp_tflite.parity import check
+    from sqp_tflite.pipeline import Export, export
 
 __all__ = [
     "BadInputError",
@@ -37,7 +38,7 @@ _HOMES = {
     "ParityError": ("sqp_tflite.errors", "ParityError"),
     "RefusedError": ("sqp_tflite.errors", "RefusedError"),
     "__version__": ("sqp_keras", "__version__"),
-    "check": ("sqp_tflite.pipeline", "check"),
+    "check": ("sqp_tflite.parity", "check"),
     "export": ("sqp_tflite.pipeline", "export"),
     "include_dir": ("sqp_tflite.mcu", "include_dir"),
     "inspect": ("sqp_tflite.flatbuffer.read", "read"),

@@ -1,4 +1,4 @@
-"""What goes wrong in an export, each kind with the exit code that the command line gives it."""
+"""The errors of an export, each with the exit code that the command line gives it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ExportError(Exception):
     """An export that gave no file. The message says the rule, what was received and what to do.
 
     Attributes:
-        findings: Everything that was found, not only the first.
+        findings: All findings, not only the first.
         report: What was known when the export ended, where there is a report.
         exit_code: What the command line exits with.
     """
@@ -24,9 +24,13 @@ class ExportError(Exception):
         self.findings = findings
         self.report = report
 
+    def __reduce__(self) -> tuple[type[ExportError], tuple[object, ...]]:
+        # An error that pickles as its message only would lose its findings on the way from a child process.
+        return type(self), (str(self), self.findings, self.report)
+
 
 class BadInputError(ExportError):
-    """A call that cannot be carried out: no such file, not a model, data of the wrong shape."""
+    """A call that cannot work: no such file, not a model, data of the wrong shape."""
 
 
 class EnvironmentMissingError(ExportError):
@@ -34,16 +38,30 @@ class EnvironmentMissingError(ExportError):
 
 
 class CrashedError(ExportError):
-    """A library's native code that died in the child process; the message holds its last words."""
+    """Native code of a library that crashed in the child process; the message holds its last output."""
 
 
 class RefusedError(ExportError):
-    """A model that the target cannot run, or that breaks a budget; the findings list why."""
+    """A model that the target cannot run, or that breaks a budget.
+
+    Args:
+        message: For the user.
+        findings: Why, at least one.
+        report: What was known when the export ended.
+
+    Raises:
+        ValueError: No findings: a refusal without a reason helps nobody.
+    """
 
     exit_code = 1
 
+    def __init__(self, message: str, findings: tuple[Finding, ...], report: Report | None = None):
+        if not findings:
+            raise ValueError(f"A refusal must have at least one finding. Received: none, for the message {message!r}.")
+        super().__init__(message, findings, report)
+
 
 class ParityError(ExportError):
-    """A file whose outputs on the target's interpreter are not the Keras model's."""
+    """A file whose outputs on an interpreter differ from the Keras model's."""
 
     exit_code = 3

@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from dataclasses import dataclass
 from typing import Any
 
 SCHEMA = 1
 """Version of the JSON object; raised when a key changes its meaning or goes."""
+
+_MOST_LISTED = 8
+"""Operators of one activation that are listed in their order; more are counted."""
+
+
+class Kind(str, enum.Enum):
+    """What a finding is about."""
+
+    OP = "op"
+    """An operator that may not be in the file, or that the target does not have."""
+    VERSION = "version"
+    """An operator version that the target does not have."""
+    DTYPE = "dtype"
+    """A type for which the target, or the quantiser, does not have the operator."""
+    BUDGET = "budget"
+    """More RAM or flash than was allowed."""
+    SHAPE = "shape"
+    """A dimension that is open, or too long."""
+    STATE = "state"
+    """Variables or random numbers."""
+    DATA = "data"
+    """The samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +50,11 @@ class Finding:
 
     Attributes:
         layer: The Keras layer, or the tensor where the model is not known.
-        op: As the schema spells it.
-        dtype: The type that decides whether a kernel exists.
+        op: As the schema spells it; "" where the finding is not about an operator.
+        dtype: The type that decides whether a kernel exists; "" where the finding is not about a type.
         rule: What was broken, in a sentence.
         remedy: What to do, in a sentence.
+        kind: What the finding is about.
     """
 
     layer: str
@@ -38,9 +62,16 @@ class Finding:
     dtype: str
     rule: str
     remedy: str
+    kind: Kind
+
+    @property
+    def received(self) -> str:
+        """Returns the operator and the type, as far as the finding has them."""
+        return ", ".join(word for word in (self.op, self.dtype) if word)
 
     def __str__(self) -> str:
-        return f"`{self.layer}`: {self.rule} Received: {self.op}, {self.dtype}. {self.remedy}"
+        received = f" Received: {self.received}." if self.received else ""
+        return f"`{self.layer}`: {self.rule}{received} {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +167,98 @@ class Memory:
     steps: tuple[MemoryStep, ...] = ()
 
 
+Parameter = float | str | bool | None
+"""A value that an activation is set to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """An activation as data.
+
+    Attributes:
+        name: Keras's name ("softplus", "squareplus", "algebraic", ...), "unknown" for the user's own code.
+        parameters: Pairs (name, value) of what the model sets, e.g. (("b", 4.0),). Arrays are left out.
+        spelled: What the model calls it; "" where that is the name.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, Parameter], ...] = ()
+    spelled: str = ""
+
+    def __str__(self) -> str:
+        given = dict(self.parameters)
+        if self.name == "squareplus":
+            b = given.get("b")
+            return f"squareplus (b={'learnt' if given.get('learn_b') else 4 if b is None else format(b, 'g')})"
+        if self.name in ("algebraic", "algebraic_softmax"):
+            return f"algebraic {given.get('of', 'softmax')}"
+        return self.spelled if self.name == "unknown" and self.spelled else self.name
+
+
+class Form(str, enum.Enum):
+    """How an export writes an activation."""
+
+    OPS = "ops"
+    """With operators in the model's own type of numbers."""
+    ISLAND = "island"
+    """In float, between conversions of an integer model."""
+    INT16 = "int16"
+    """In int16, without float."""
+    TABLE = "table"
+    """As a table of 256 codes."""
+    OWN_CODE = "own code"
+    """With the operators that TensorFlow's converter writes for the user's code."""
+
+
+_BEFORE_OPS = {Form.ISLAND: "in float: ", Form.INT16: "in int16: ", Form.TABLE: "a table: "}
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """What one layer's activation is and what the export writes for it."""
+    """What one layer's activation is and what the export writes for it.
+
+    Attributes:
+        layer: The layer, with the attribute where it is not the plain activation.
+        now: The activation that is exported.
+        form: How it is written.
+        ops: The operators of that form.
+        refused: Those of them that the target may not run.
+        was: The activation of the user's model where it was exchanged.
+    """
 
     layer: str
-    activation: str
-    becomes: str
-    ops: tuple[str, ...]
+    now: Activation
+    form: Form
+    ops: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    was: Activation | None = None
+
+    @property
+    def activation(self) -> str:
+        """Returns what the activation is, e.g. "gelu -> algebraic gelu"."""
+        return f"{self.was} -> {self.now}" if self.was else str(self.now)
+
+    @property
+    def becomes(self) -> str:
+        """Returns what the export writes, in words."""
+        if self.refused:
+            return f"refused: {', '.join(self.refused)}"
+        if self.form is Form.OWN_CODE:
+            return "its own code"
+        return _BEFORE_OPS.get(self.form, "") + _counted(self.ops)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the row as a JSON object: the data, and the words made from it."""
+        words = {"layer": self.layer, "activation": self.activation, "becomes": self.becomes, "ops": list(self.ops)}
+        data = {"form": self.form.value, "refused": list(self.refused)}
+        return {**words, **data, "now": _plain(self.now), "was": _plain(self.was)}
+
+
+def _counted(ops: tuple[str, ...]) -> str:
+    """Returns a few operators in their order, many as numbers."""
+    if len(ops) <= _MOST_LISTED:
+        return " ".join(ops)
+    return " ".join(f"{ops.count(op)} {op}" for op in dict.fromkeys(sorted(ops)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +273,7 @@ class LayerError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that an export has to say. `verdict` is "ok", "refused" or "parity_failed"."""
+    """Everything that an export found. `verdict` is "ok", "refused" or "parity_failed"."""
 
     verdict: str
     source: str
@@ -188,6 +303,12 @@ class Report:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, PlanRow):
+        return value.to_dict()
+    if isinstance(value, Activation):
+        return {"name": value.name, "parameters": dict(value.parameters), "spelled": value.spelled}
+    if isinstance(value, enum.Enum):
+        return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""What the three commands accept, and their help. Imports nothing slow: help and a bad call must answer at once."""
+"""What the three commands accept, and their help. Imports nothing slow: help and errors must appear at once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from sqp_tflite.mcu import include_dir
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.options import HEADS
 
 ARTEFACTS = ("c", "resolver", "golden", "project")
 SHELLS = ("bash", "zsh", "fish")
@@ -48,7 +49,7 @@ exit codes:
   130  interrupted; nothing was written
 
 environment:
-  NO_COLOR  if set to anything, no colour; without it colour appears on a terminal alone"""
+  NO_COLOR  if set to anything, no colour; without it colour appears on a terminal only"""
 
 _INSPECT = """examples:
   sqp-inspect model.tflite
@@ -118,9 +119,7 @@ def export_parser() -> argparse.ArgumentParser:
 
 def inspect_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-inspect."""
-    parser = _parser(
-        "sqp-inspect", "Show what a TFLite file holds, whoever wrote it, and whether a target can run it.", _INSPECT
-    )
+    parser = _parser("sqp-inspect", "Show what any TFLite file holds, and whether a target can run it.", _INSPECT)
     parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file")
     _target(parser)
     _common(parser)
@@ -257,9 +256,7 @@ def _activations(parser: argparse.ArgumentParser) -> None:
         help="exchange the activations that need exp or log: accurate (close enough to need no retraining), fast (one "
         "square root each), or a list such as silu=accurate,tanh=fast by activation or layer",
     )
-    group.add_argument(
-        "--head", choices=("keep", "logits"), default="keep", help="logits drops a final softmax or sigmoid"
-    )
+    group.add_argument("--head", choices=HEADS, default="keep", help="logits drops a final softmax or sigmoid")
     group.add_argument(
         "--max-error",
         type=_bound,
@@ -272,7 +269,7 @@ def _activations(parser: argparse.ArgumentParser) -> None:
 def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y")
     parser.add_argument(
-        "--map", action="append", default=[], metavar="NAME=ACT", help="what an unknown activation name stands for"
+        "--map", action="append", default=[], metavar="NAME=ACT", help="what an unknown activation name means"
     )
     parser.add_argument("--trust-code", action="store_true", help="let code in the model file run (lambdas, imports)")
 
@@ -284,7 +281,7 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
             "--report", action="append", default=[], metavar="FILE", help="write the report to an .html or .json file"
         )
     group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    group.add_argument("--quiet", action="store_true", help="print errors alone")
+    group.add_argument("--quiet", action="store_true", help="print errors only")
     group.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
     group.add_argument("--version", action=_Version)
     group.add_argument("--completion", action=_Completion)

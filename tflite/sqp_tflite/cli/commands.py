@@ -1,4 +1,4 @@
-"""The commands sqp-export, sqp-inspect and sqp-check. TensorFlow is imported only once the call is known to be good."""
+"""The commands sqp-export, sqp-inspect and sqp-check. TensorFlow is imported only after the call was validated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import IO, Any
 
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
 from sqp_tflite.errors import BadInputError, ExportError
-from sqp_tflite.files import check_data, check_model
+from sqp_tflite.ops.combinations import Combination
+from sqp_tflite.options import ExportOptions
 
 __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
 
@@ -65,7 +66,7 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, actio
             _tell(call, parser.prog, error)
             return error.exit_code
         except BrokenPipeError:
-            return 0  # The reader of the output (`| head`) has seen enough.
+            return 0  # The reader of the output (`| head`) has stopped.
         except KeyboardInterrupt:
             print(f"{parser.prog}: interrupted, nothing was written", file=err)
             return _INTERRUPTED
@@ -80,7 +81,7 @@ def _ended_softly() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:  # Not the main thread: whoever runs us there decides.
+    except ValueError:  # Not the main thread: its owner handles signals.
         yield
         return
     try:
@@ -102,56 +103,52 @@ def _tell(call: _Call, program: str, error: ExportError) -> None:
 
 
 def _export(call: _Call) -> int:
-    options = call.options
-    names = _names(options.map)
-    source = Path(options.model)
-    output = Path(options.output) if options.output else Path(f"{source.with_suffix('')}.tflite")
-    check_model(source)
-    if options.data:
-        check_data(Path(options.data))
-    from sqp_tflite.emit import CStyle
-    from sqp_tflite.emit.rendering import check_names
-    from sqp_tflite.files import check_places
+    from sqp_tflite.validate import validate
 
-    check_names(options.report)
-    if not options.dry_run:
-        check_places((output, *map(Path, options.report)))
-    prefix = options.c_prefix or CStyle.named(output.stem).prefix
-    style = CStyle(prefix, options.c_section, options.c_qualifier)
+    options = _options(call)
+    validate(options)
     with _progress(call) as tell:
         tell("load")
-        from sqp_tflite.pipeline import export
+        from sqp_tflite.pipeline import run
 
-        exported = export(
-            source,
-            None if options.dry_run else output,
-            quantize=options.quantize,
-            lowering=options.lowering,
-            io=options.io,
-            target=options.target,
-            data=options.data,
-            names=names,
-            trust_code=options.trust_code,
-            replace=_rule(options.replace),
-            head=options.head,
-            max_error=options.max_error,
-            dry_run=options.dry_run,
-            emit=options.emit,
-            c_style=style,
-            ram=options.ram,
-            flash=options.flash,
-            reports=options.report,
-            command=call.command,
-            progress=tell,
-        )
+        exported = run(options, tell)
     from sqp_tflite.cli import text
 
     report = exported.report
     show = text.show_plan if options.dry_run else text.show_report
     _print(call, report.to_dict(), lambda console: show(console, report))
-    if exported.files and not options.json and not options.quiet:
-        text.show_files(_console(call.out), output.parent, tuple(exported.files), tuple(options.report))
+    if exported.files and options.output and not call.options.json and not call.options.quiet:
+        text.show_files(_console(call.out), options.output.parent, tuple(exported.files), options.reports)
     return 0
+
+
+def _options(call: _Call) -> ExportOptions:
+    """Returns what was asked for; reading it imports no TensorFlow."""
+    from sqp_tflite.emit import CStyle
+
+    given = call.options
+    source = Path(given.model)
+    output = Path(given.output) if given.output else Path(f"{source.with_suffix('')}.tflite")
+    prefix = given.c_prefix or CStyle.named(output.stem).prefix
+    return ExportOptions(
+        model=source,
+        output=None if given.dry_run else output,
+        wanted=Combination(given.quantize, given.lowering, given.target),
+        io=given.io,
+        data=given.data,
+        names=_names(given.map),
+        trust_code=given.trust_code,
+        replace=_rule(given.replace),
+        head=given.head,
+        max_error=given.max_error,
+        dry_run=given.dry_run,
+        emit=given.emit,
+        c_style=CStyle(prefix, given.c_section, given.c_qualifier),
+        ram=given.ram,
+        flash=given.flash,
+        reports=tuple(map(Path, given.report)),
+        command=call.command,
+    )
 
 
 def _inspect(call: _Call) -> int:
@@ -174,7 +171,7 @@ def _check(call: _Call) -> int:
     options = call.options
     with _progress(call) as tell:
         tell("load")
-        from sqp_tflite.pipeline import check
+        from sqp_tflite.parity import check
 
         rows = check(
             options.model,
@@ -254,7 +251,7 @@ def _print(call: _Call, found: dict[str, Any], show: Callable[[Any], None]) -> N
 
 
 def _console(stream: IO[str]) -> Any:
-    """Returns rich's console on a stream: colour on a terminal alone and not under NO_COLOR, full lines elsewhere."""
+    """Returns rich's console on a stream: colour on a terminal only and not under NO_COLOR, full lines elsewhere."""
     import os
 
     from rich.console import Console

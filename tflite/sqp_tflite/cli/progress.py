@@ -1,4 +1,4 @@
-"""Progress of the long steps, on a terminal alone."""
+"""Progress of the long steps, on a terminal only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def progress(err: IO[str], shown: bool) -> Iterator[Callable[[str], None]]:
 
     Args:
         err: Where to show it.
-        shown: Whether to show anything; nothing is shown where `err` is no terminal.
+        shown: Whether to show anything; nothing is shown where `err` is not a terminal.
     """
     if not shown or not err.isatty():
         yield lambda step: None

@@ -76,7 +76,7 @@ def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None
     show_agreement(console, rows)
 
 
-def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: tuple[str, ...] = ()) -> None:
+def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: tuple[Path, ...] = ()) -> None:
     """Prints which files were written beside the model, a folder's as one line."""
     _head(console, f"also written to {folder}")
     counts: dict[str, int] = {}
@@ -85,15 +85,16 @@ def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: 
         counts[top + slash] = counts.get(top + slash, 0) + 1
     for name, count in counts.items():
         console.print(_plain(f"  {name}" + (f" ({count} files, see its README.md)" if name.endswith("/") else "")))
-    for name in reports:
-        console.print(_plain(f"  {name}"))
+    for path in reports:
+        console.print(_plain(f"  {path}"))
 
 
 def show_findings(console: Console, findings: tuple[Finding, ...]) -> None:
     """Prints every finding with its rule and remedy."""
     for finding in findings:
         console.print(Text.assemble(("  x ", "red"), (finding.layer, "bold"), f": {finding.rule}"))
-        console.print(f"      received: {finding.op}, {finding.dtype}", style="dim", highlight=False, markup=False)
+        if finding.received:
+            console.print(f"      received: {finding.received}", style="dim", highlight=False, markup=False)
         console.print(_plain(f"      {finding.remedy}"))
 
 

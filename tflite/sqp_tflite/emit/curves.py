@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.report import Report
+from sqp_tflite.ops.combinations import INTEGER_IO
+from sqp_tflite.report import Activation, Report
 
 _MOST_TABLES = 6
 
 LOW, HIGH, POINTS = -8.0, 8.0, 321
 """Where activations bend; further out they are straight or flat."""
+
+_Function = Callable[[NDArray[Any]], NDArray[Any]]
+
+_NOT_ELEMENTWISE = frozenset(("softmax", "log_softmax", "sparsemax", "glu", "get", "serialize", "deserialize"))
+"""What `keras.activations` also holds, and what has no curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class Curve:
 
 
 def curves(report: Report, content: bytes | None = None) -> tuple[Curve, ...]:
-    """Returns curves of the activations: tables as they stand in the file, else replaced ones and squarepluses.
+    """Returns curves of the activations: tables as the file has them, else replaced ones and squarepluses.
 
     An activation whose code is not known here (a user's own, a learnt b) has no curve.
 
@@ -54,9 +60,10 @@ def curves(report: Report, content: bytes | None = None) -> tuple[Curve, ...]:
         report: What the export found.
         content: The file; without it a table lowering has no curves.
     """
-    if report.lowering == "table" and report.quantize in ("int8", "int16x8"):
+    integer = report.quantize in INTEGER_IO
+    if report.lowering == "table" and integer:
         found = _tables(report, content) if content else []
-    elif report.lowering == "integer" and report.quantize in ("int8", "int16x8"):
+    elif report.lowering == "integer" and integer:
         found = _replaced(report)
     else:
         found = [*_replaced(report), *_squarepluses(report)]
@@ -64,45 +71,45 @@ def curves(report: Report, content: bytes | None = None) -> tuple[Curve, ...]:
 
 
 def _replaced(report: Report) -> list[Curve]:
-    groups: dict[tuple[str, str, int | None], list[str]] = {}
-    for change in report.replacements:
-        groups.setdefault((change.was, change.now, change.terms), []).append(change.layer)
+    words = {change.layer: change.now for change in report.replacements}
+    groups: dict[tuple[Activation, Activation, str], list[str]] = {}
+    for row in report.plan:
+        if row.was is not None:
+            groups.setdefault((row.was, row.now, words.get(row.layer, str(row.now))), []).append(row.layer)
     x = np.linspace(LOW, HIGH, POINTS)
     drawn = []
-    for (was, now, terms), layers in groups.items():
-        before, after = _function(was), _function(now, terms or None)
-        if before and after:
-            drawn.append(Curve(was, now, tuple(layers), x, before(x), after(x)))
+    for (was, now, said), layers in groups.items():
+        before, after = _values(was, x), _values(now, x)
+        if before is not None and after is not None:
+            drawn.append(Curve(str(was), said, tuple(layers), x, before, after))
     return drawn
 
 
 def _squarepluses(report: Report) -> list[Curve]:
-    replaced = {change.layer for change in report.replacements}
-    groups: dict[str, list[str]] = {}
+    groups: dict[float, list[str]] = {}
     for row in report.plan:
-        if row.layer not in replaced and re.fullmatch(r"squareplus \(b=[\d.e+-]+\)", row.activation):
-            groups.setdefault(row.activation, []).append(row.layer)
+        b = _b(row.now)
+        if row.was is None and b is not None:
+            groups.setdefault(b, []).append(row.layer)
     x = np.linspace(LOW, HIGH, POINTS)
+    half = (x / 2).astype(np.float32)
     drawn = []
-    for name, layers in groups.items():
-        b = float(name.partition("=")[2].rstrip(")"))
-        half = (x / 2).astype(np.float32)
+    for b, layers in groups.items():
         form = half + np.sqrt(half * half + np.float32(b / 4))
-        drawn.append(
-            Curve(name, "z + sqrt(z*z + b/4) in float32, z = x/2", tuple(layers), x, (x + np.sqrt(x * x + b)) / 2, form)
-        )
+        title, words = str(Activation("squareplus", (("b", b),))), "z + sqrt(z*z + b/4) in float32, z = x/2"
+        drawn.append(Curve(title, words, tuple(layers), x, (x + np.sqrt(x * x + b)) / 2, form))
     return drawn
 
 
 def _tables(report: Report, content: bytes) -> list[Curve]:
     """The tables of an int8 file over the codes that go in, beside the Keras function; the largest few differences.
 
-    Squareplus's half may stand in the layer before the table: then the table's input is x/2. Which one it is shows in
-    the values, since the wrong one is off by far more than a step.
+    Squareplus's half may be folded into the layer before the table: then the table's input is x/2. The values show
+    which one it is, since the wrong one is off by far more than a step.
     """
     graph = read(content).main
     makers = graph.makers()
-    names = {row.layer: row.activation.partition(" -> ")[0] for row in report.plan}
+    activations = {row.layer: row.was or row.now for row in report.plan}
     drawn = []
     for op in (op for op in graph.ops if op.name == "GATHER"):
         entries, source = graph.tensors[op.inputs[0]].values, op.inputs[1]
@@ -110,41 +117,58 @@ def _tables(report: Report, content: bytes) -> list[Curve]:
             source = makers[source].inputs[0]
         codes_in, codes_out = graph.tensors[source].quantization, graph.tensors[op.outputs[0]].quantization
         layer = report.memory.steps[op.index].layer if op.index < len(report.memory.steps) else ""
-        before = _function(names.get(layer, ""))
+        before = _function(activations[layer]) if layer in activations else None
         if entries is None or entries.dtype != np.int8 or not (codes_in and codes_out and before):
             continue
         x = (np.arange(-128, 128) - codes_in.zero_points[0]) * codes_in.scales[0]
         after = (entries.reshape(-1)[:256].astype(np.float64) - codes_out.zero_points[0]) * codes_out.scales[0]
         x = min((x, 2 * x), key=lambda values: float(np.abs(before(values) - after).max()))
         words = f"a table of 256 codes, one step is {codes_out.scales[0]:.2g}"
-        drawn.append(Curve(names[layer], words, (layer,), x, before(x), after))
+        drawn.append(Curve(str(activations[layer]), words, (layer,), x, before(x), after))
     return sorted(drawn, key=lambda curve: -float(np.abs(curve.error).max()))[:_MOST_TABLES]
 
 
-def _function(name: str, terms: int | None = None) -> Callable[[NDArray[Any]], NDArray[Any]] | None:
-    """Returns a function of float64 arrays for an activation's name as reports spell it; None where it isn't known."""
+def _values(activation: Activation, x: NDArray[Any]) -> NDArray[Any] | None:
+    """The activation's values, float64; None where its function is not known."""
+    function = _function(activation)
+    return None if function is None else function(x)
+
+
+def _b(activation: Activation) -> float | None:
+    """The b of a squareplus that is a fixed number."""
+    given = dict(activation.parameters)
+    if activation.name != "squareplus" or given.get("learn_b"):
+        return None
+    b = given.get("b")
+    return 4.0 if b is None else float(b)
+
+
+def _function(activation: Activation) -> _Function | None:
+    """Returns an activation as a function of float64 arrays; None for what has none: a user's code, a learnt b."""
     import keras
 
     import sqp_keras
 
-    if not name:
+    name, given = activation.name, dict(activation.parameters)
+    if name == "squareplus":
+        b = _b(activation)
+        return None if b is None else lambda x: _array(sqp_keras.squareplus(x, b=b))
+    if name == "algebraic":
+        of, terms, upper = str(given.get("of")), given.get("terms"), given.get("upper")
+        numbers: dict[str, Any] = {"terms": terms, "upper": upper, "alpha": given.get("alpha") or 1.0}
+        return lambda x: _array(sqp_keras.algebraic(x, of, **numbers))
+    if name == "gelu_tanh":
+        return _function(Activation("gelu", (("approximate", True),)))
+    function = None if name in _NOT_ELEMENTWISE else getattr(keras.activations, name, None)
+    if function is None:
         return None
-    word = name.split("(")[0].strip()
-    parameters = re.findall(r"(\w+)=([\d.e+-]+)", name)
-    keywords = {key: float(value) for key, value in parameters if key in ("b", "alpha", "negative_slope")}
-    kind, _, of = word.partition(" ")
+    takes = inspect.signature(function)
+    settings = {key: value for key, value in given.items() if key in takes.parameters and value is not None}
     try:
-        if kind == "algebraic":
-            algebraic = sqp_keras.algebraic
-            return lambda x: _array(algebraic(x, of=of or word, terms=terms))
-        if kind == "squareplus":
-            return lambda x: _array(sqp_keras.squareplus(x, **keywords))
-        activation = keras.activations.get(word)
-    except (ValueError, TypeError, AttributeError):
+        takes.bind(None, **settings)
+    except TypeError:
         return None
-    if activation is None or word == "softmax":
-        return None
-    return lambda x: _array(activation(keras.ops.convert_to_tensor(x, dtype="float64"), **keywords))
+    return lambda x: _array(function(keras.ops.convert_to_tensor(x, dtype="float64"), **settings))
 
 
 def _array(values: object) -> NDArray[Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.policy import NAMES, TARGETS, broken_rule, hybrid, takes_version, versions
-from sqp_tflite.report import Finding, OpRow, TensorRow
+from sqp_tflite.ops.policy import ADMITTED, NAMES, TARGETS, broken_rule, hybrid, kernels, takes_version, versions
+from sqp_tflite.report import Finding, Kind, OpRow, TensorRow
 
 _ACTIVATION_REMEDY = 'Retrain with `activation="squareplus"`, or run again with `--replace accurate`.'
 _REMEDIES = {
@@ -78,7 +78,9 @@ def _op(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding 
     rule = broken_rule(op.name, op.dtype, target)
     if rule is None:
         return None
-    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, _REMEDIES.get(op.name, _OTHER_REMEDY))
+    kind = Kind.DTYPE if op.name in ADMITTED and op.name in kernels(target) else Kind.OP
+    remedy = _REMEDIES.get(op.name, _OTHER_REMEDY)
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, kind)
 
 
 def _version(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
@@ -89,7 +91,7 @@ def _version(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Fin
     runs = [f"`--target {other}`" for other in others if broken_rule(op.name, op.dtype, other) is None]
     remedy = "Export the Keras model again with sqp-export, which writes the lowest version that does the work"
     remedy += f", or use {' or '.join(runs)}." if runs else "."
-    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy)
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.VERSION)
 
 
 def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
@@ -103,7 +105,8 @@ def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
     remedy = "Use `--quantize int8` with `--data`, or float32"
     others = [f"`--target {other}`" for other in TARGETS if op.name in hybrid(other)]
     remedy += f", or {' or '.join(others)}." if others else "."
-    return Finding(layer_of(subgraph, op, layers), op.name, f"{op.dtype} with {op.weights} weights", rule, remedy)
+    dtype = f"{op.dtype} with {op.weights} weights"
+    return Finding(layer_of(subgraph, op, layers), op.name, dtype, rule, remedy, Kind.DTYPE)
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
@@ -114,10 +117,11 @@ def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
     return [
         Finding(
             layers.of(tensor.name),
-            "tensor",
+            "",
             tensor.dtype,
             f"`{tensor.name}` has an open dimension: {_shown(tensor)}.",
             "Give the model's inputs fixed shapes.",
+            Kind.SHAPE,
         )
         for tensor in inputs
     ]

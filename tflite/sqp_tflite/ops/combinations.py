@@ -1,6 +1,6 @@
 """Which type of numbers, lowering and target go together, decided before anything is converted.
 
-Nothing is listed twice: a combination works if the target has the kernels that it is made of (`ops.json`).
+A combination works if the target has the kernels that it needs: `ops.json` is the only list of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.ops.policy import NAMES, TARGETS, hybrid, kernels
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 
 QUANTIZE = ("float32", "float16", "dynamic", "int8", "int16x8")
 LOWERINGS = ("algebraic", "table", "integer")
@@ -31,16 +31,27 @@ _NEEDS = {
     ("int16x8", "algebraic"): ((_DENSE, "int16"), ("DEQUANTIZE", "int16"), ("QUANTIZE", "float32"), *_FLOAT_FORM),
     ("int16x8", "integer"): ((_DENSE, "int16"), *_WIDE_FORM),
 }
-"""The operators that an activation and the dense layers around it are made of. Float models know one lowering."""
+"""The operators that an activation and the dense layers around it need. Float models have one lowering."""
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One choice of each, in the words of the options."""
+    """One choice of each, in the words of the options.
 
-    quantize: str
-    lowering: str
-    target: str
+    Attributes:
+        quantize: The type of numbers, one of `QUANTIZE`.
+        lowering: How an activation is written in an integer model, one of `LOWERINGS`.
+        target: Whose operator table and interpreter decide, one of `TARGETS`.
+    """
+
+    quantize: str = "float32"
+    lowering: str = "algebraic"
+    target: str = "tflm"
+
+    @property
+    def integer(self) -> bool:
+        """Returns whether the model's numbers are integers."""
+        return self.quantize in INTEGER_IO
 
     def __str__(self) -> str:
         return f"--quantize {self.quantize} --lowering {self.lowering} --target {self.target}"
@@ -60,7 +71,7 @@ def broken(wanted: Combination) -> str | None:
         return "A table of an int16 tensor would have 65,536 entries for each activation."
     if wanted.quantize == "dynamic" and _DENSE not in hybrid(wanted.target):
         return f"{NAMES[wanted.target]} has no kernels for float inputs with int8 weights."
-    lowering = wanted.lowering if wanted.quantize in INTEGER_IO else "algebraic"
+    lowering = wanted.lowering if wanted.integer else "algebraic"
     has = kernels(wanted.target)
     missing = [(op, dtype) for op, dtype in _NEEDS[wanted.quantize, lowering] if dtype not in has.get(op, ())]
     if not missing:
@@ -70,7 +81,7 @@ def broken(wanted: Combination) -> str | None:
 
 
 def nearest(wanted: Combination) -> Combination:
-    """Returns the working combination that keeps most of what was wanted: the target first, then the type."""
+    """Returns the closest combination that works: same target first, then the closest type."""
 
     def distance(other: Combination) -> tuple[bool, int, int]:
         types = abs(QUANTIZE.index(other.quantize) - QUANTIZE.index(wanted.quantize))
@@ -91,7 +102,8 @@ def refuse(wanted: Combination, io: str | None) -> None:
         io: Type of the inputs and outputs; None for the model's own.
 
     Raises:
-        BadInputError: A word that is none of the choices, or inputs and outputs of a type that the model has not.
+        BadInputError: A word that is not one of the choices, or inputs and outputs of a type that the model does not
+            have.
         RefusedError: The combination cannot work; its finding names the nearest that does.
     """
     for option, given, choices in (
@@ -110,7 +122,6 @@ def refuse(wanted: Combination, io: str | None) -> None:
         )
     rule = broken(wanted)
     if rule:
-        finding = Finding(
-            "the model", wanted.lowering, wanted.quantize, rule, f"Nearest that works: {nearest(wanted)}."
-        )
-        raise RefusedError(f"{wanted} cannot work. {rule} Nearest that works: {nearest(wanted)}.", (finding,))
+        remedy = f"Nearest that works: {nearest(wanted)}."
+        finding = Finding("the model", "", wanted.quantize, rule, remedy, Kind.DTYPE)
+        raise RefusedError(f"{wanted} cannot work. {rule} {remedy}", (finding,))

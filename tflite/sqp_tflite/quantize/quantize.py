@@ -19,13 +19,16 @@ from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.recipe import INTEGER_BITS, Request
-from sqp_tflite.report import Finding, LayerError
+from sqp_tflite.report import Finding, Kind, LayerError
 from sqp_tflite.run import layer_errors
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.worker import ChildError, Worker
 
 _TABLE_SAMPLES = 8
 """Samples on which a real interpreter's lookups are compared with the tables (all codes are compared without it)."""
+
+
+_OTHER_WAY = "Write the layer with other operations, or export it in float32."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: Laye
         names = [subgraph.tensors[i].name.removesuffix("_inner") for i in op.outputs]
         if not set(names) <= allowed:
             rule = f"{op.name} has no {request.quantize} form here and would stay in float."
-            findings.append(Finding(layers.of(names[0]), op.name, op.dtype, rule, _remedy(op.name, request)))
+            remedy = _table_way(op.name, request) or _OTHER_WAY
+            findings.append(Finding(layers.of(names[0]), op.name, op.dtype, rule, remedy, Kind.DTYPE))
     return tuple(dict.fromkeys(findings))
 
 
@@ -129,19 +133,20 @@ def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...], requ
     known = {(finding.layer, finding.op) for finding in audited}
     merged = []
     for finding in audited:
-        way = _remedy(finding.op, request) if finding.op in ELEMENTWISE and request.quantize in INTEGER_BITS else ""
-        merged.append(
-            dataclasses.replace(finding, remedy=f"{finding.remedy} {way}" if "table" in way else finding.remedy)
-        )
+        way = _table_way(finding.op, request) if request.quantize in INTEGER_BITS else ""
+        merged.append(dataclasses.replace(finding, remedy=f"{finding.remedy} {way}") if way else finding)
     return tuple(merged) + tuple(finding for finding in floats if (finding.layer, finding.op) not in known)
 
 
-def _remedy(op: str, request: Request) -> str:
-    if op in ELEMENTWISE and request.quantize == "int16x8":
+def _table_way(op: str, request: Request) -> str:
+    """How a table gets around an operator; "" where it does not."""
+    if op not in ELEMENTWISE:
+        return ""
+    if request.quantize == "int16x8":
         return "Use `--quantize int8 --lowering table`, which writes it as a table, or float32."
-    if op in ELEMENTWISE and request.lowering != "table":
+    if request.lowering != "table":
         return "Use `--lowering table`, which writes it as a table, or float32."
-    return "Write the layer with other operations, or export it in float32."
+    return ""
 
 
 def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Worker) -> tuple[Table, ...]:

@@ -17,6 +17,7 @@ from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Subgraph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import in_scope
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
 from sqp_tflite.quantize.calibration import SMALLEST_RANGE
 from sqp_tflite.quantize.islands import Islands, islands
@@ -44,18 +45,29 @@ class Request:
     """How a file is to be quantised.
 
     Attributes:
-        quantize: "float16", "dynamic", "int8" or "int16x8".
-        lowering: "algebraic", "table" or "integer".
-        target: Whose kernels decide what can stay as it is.
+        wanted: The type of numbers, the lowering, and the target whose kernels decide what can stay as it is.
         float_io: Whether inputs and outputs stay float32.
         forms: Outputs of the model that an activation's form makes.
     """
 
-    quantize: str
-    lowering: str
-    target: str
-    float_io: bool
+    wanted: Combination
+    float_io: bool = False
     forms: tuple[str, ...] = ()
+
+    @property
+    def quantize(self) -> str:
+        """Returns the type of numbers."""
+        return self.wanted.quantize
+
+    @property
+    def lowering(self) -> str:
+        """Returns how an activation is written."""
+        return self.wanted.lowering
+
+    @property
+    def target(self) -> str:
+        """Returns whose kernels decide."""
+        return self.wanted.target
 
 
 @dataclass(frozen=True, slots=True)

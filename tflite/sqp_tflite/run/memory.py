@@ -1,11 +1,11 @@
-"""Memory as a report shows it, and the budgets that it must fit."""
+"""Memory as the report shows it, and the budgets that it must fit."""
 
 from __future__ import annotations
 
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import layer_of
-from sqp_tflite.report import Finding, Memory, MemoryStep
+from sqp_tflite.report import Finding, Kind, Memory, MemoryStep
 from sqp_tflite.run import arena, interpreters
 
 
@@ -48,7 +48,7 @@ def over_budget(found: Memory, size_bytes: int, ram: int | None, flash: int | No
     """Returns a finding for each budget that the file breaks, which says by how much.
 
     Args:
-        found: What the file needs. Without a measured arena the tensors' peak, which no arena can go below, decides.
+        found: What the file needs. Without a measured arena the tensors' peak decides: no arena can be smaller.
         size_bytes: Size of the file.
         ram: Bytes of RAM for the arena, None for no limit.
         flash: Bytes of flash for the model, None for no limit.
@@ -67,11 +67,11 @@ def over_budget(found: Memory, size_bytes: int, ram: int | None, flash: int | No
                 "which fits: for one, pass the larger budget."
             )
         rule = f"The {what} is {needed:,} bytes of RAM, {needed - ram:,} more than the {ram:,} of --ram."
-        findings.append(Finding(found.peak_layer, what, "RAM", rule, remedy))
+        findings.append(Finding(found.peak_layer, "", "", rule, remedy, Kind.BUDGET))
     if flash is not None and size_bytes > flash:
         rule = (
             f"The model takes {size_bytes:,} bytes of flash, {size_bytes - flash:,} more than the {flash:,} of --flash."
         )
         remedy = "Give the widest layers fewer units, or export with `--quantize int8`: weights take a quarter."
-        findings.append(Finding("the whole model", "file", "flash", rule, remedy))
+        findings.append(Finding("the whole model", "", "", rule, remedy, Kind.BUDGET))
     return tuple(findings)

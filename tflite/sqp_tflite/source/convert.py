@@ -6,7 +6,7 @@ import re
 
 from sqp_tflite import private
 from sqp_tflite.errors import CrashedError, RefusedError
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source.trace import Traced
 from sqp_tflite.worker import ChildError, Worker
 
@@ -46,7 +46,7 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
 
     Args:
         graph_def: A serialized GraphDef without variables.
-        inputs: Names of the placeholders, in the order of the file's inputs.
+        inputs: Names of the placeholders, in the order of the file.
         outputs: Names of the output nodes, in order.
     """
     import tensorflow as tf
@@ -62,7 +62,7 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
 
 
 def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
-    """The converter names one place and lists the other ops only by type; the graph says where those are."""
+    """The converter names one place and lists the other ops by type only; the graph says where they are."""
     types = set(re.findall(r"'tf\.(\w+)' op is neither a custom op", text))
     for listed in re.findall(r"(?:Custom|Flex) ops: ([\w, ]+)", text):
         types |= {name.strip() for name in listed.split(",")}
@@ -70,9 +70,10 @@ def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
         Finding(
             layer=layer,
             op=op,
-            dtype="any",
+            dtype="",
             rule=f"`{op}` has no built-in TFLite operator.",
             remedy="Take it out of the exported model, or write it with other operations.",
+            kind=Kind.OP,
         )
         for layer, op in _places(traced, types) or [("the model", op) for op in sorted(types)]
     )

@@ -10,14 +10,14 @@ from typing import Any
 import keras
 
 import sqp_keras
+from sqp_keras.models import sites
 from sqp_keras.models.rules import Cause
 from sqp_keras.models.sites import is_functional
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.report import Replacement
+from sqp_tflite.report import Activation, PlanRow, Replacement
+from sqp_tflite.source.activations import activation
 from sqp_tflite.source.load import Loaded, reload, structured
 from sqp_tflite.source.samples import Samples
-
-HEADS = ("keep", "logits")
 
 MAX_ERROR = 1e-3
 """Max change of a value under "accurate", as a share of the activation's range."""
@@ -28,11 +28,12 @@ class Exchanged:
     """A model with other activations, and what changed.
 
     Attributes:
-        loaded: The changed model; the same object if nothing was requested.
+        loaded: The changed model; the same object as before if nothing was asked for.
         replacements: One per activation that was exchanged.
-        notes: How to read outputs whose head was dropped; what was left and why.
-        threshold: Value above which a first output of one unit means yes: 0 if its sigmoid was dropped.
+        notes: How to read outputs whose softmax or sigmoid was dropped; what was left and why.
+        threshold: Above which value the first output means yes if it is one unit: 0 where its sigmoid was dropped.
         left: Pairs (layer whose activation was left, what to do about it).
+        was: Pairs (layer whose activation was exchanged, that activation).
     """
 
     loaded: Loaded
@@ -40,6 +41,7 @@ class Exchanged:
     notes: tuple[str, ...] = ()
     threshold: float = 0.5
     left: tuple[tuple[str, str], ...] = ()
+    was: tuple[tuple[str, Activation], ...] = ()
 
 
 def exchange(
@@ -60,7 +62,7 @@ def exchange(
         max_error: Max change of a value under "accurate", a share of the activation's range; None for 1e-3.
 
     Raises:
-        BadInputError: A rule that is not valid for this model, or a model that cannot be copied.
+        BadInputError: A rule that does not fit this model, or a model that cannot be copied.
     """
     if max_error is not None and replace is None:
         raise BadInputError(
@@ -87,6 +89,7 @@ def _exchanged(
     notes: list[str] = []
     replacements: tuple[Replacement, ...] = ()
     left: dict[str, str] = {}
+    was: tuple[tuple[str, Activation], ...] = ()
     if head == "logits":
         model, heads = sqp_keras.drop_head(model)
         names = [dropped.output for dropped in heads if dropped.was == "sigmoid"]
@@ -99,18 +102,27 @@ def _exchanged(
         replacements = tuple(
             Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
         )
+        was = _before(loaded.model, replacements)
         notes += [f"{row.layer}: {row.note}" for row in report.replacements if row.note]
         unchanged = [row for row in report.unchanged if row.cause is not Cause.ALLOWED]
         notes += [f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged]
         left = {row.layer: _remedy(row) for row in unchanged}
-    return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold, tuple(left.items()))
+    return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold, tuple(left.items()), was)
+
+
+def _before(model: Any, replacements: tuple[Replacement, ...]) -> tuple[tuple[str, Activation], ...]:
+    """The exchanged activations as they were, under the names that the exchange gave them (gelu or gelu_tanh)."""
+    held = {site.label: activation(site) for site in sites.sites(model)}
+    return tuple(
+        (row.layer, dataclasses.replace(held.get(row.layer, Activation(row.was)), name=row.was)) for row in replacements
+    )
 
 
 def _nothing_dropped(model: Any) -> str:
     if isinstance(model, keras.Sequential) or is_functional(model):
         return "No output ends in a softmax or sigmoid: nothing was dropped."
     return (
-        f"Nothing was dropped: the last layer of an output is only known for Sequential and functional models, and "
+        f"Nothing was dropped: only Sequential and functional models say which layer makes an output, and "
         f"`{model.name}` is neither."
     )
 
@@ -123,10 +135,12 @@ def _remedy(row: sqp_keras.Unchanged) -> str:
     return f"`--replace` left it: {row.reason}."
 
 
-def named(replacements: tuple[Replacement, ...], rows: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the plan's rows with what each exchanged activation was."""
-    was = {row.layer: row.was for row in replacements}
-    return tuple(
-        dataclasses.replace(row, activation=f"{was[row.layer]} -> {row.activation}") if row.layer in was else row
-        for row in rows
-    )
+def named(was: tuple[tuple[str, Activation], ...], rows: tuple[PlanRow, ...]) -> tuple[PlanRow, ...]:
+    """Returns the plan's rows with what each exchanged activation was.
+
+    Args:
+        was: Of an `Exchanged`.
+        rows: Of the plan for the changed model.
+    """
+    before = dict(was)
+    return tuple(dataclasses.replace(row, was=before.get(row.layer)) for row in rows)

@@ -12,9 +12,10 @@ import tensorflow as tf
 from sqp_keras.models import sites
 from sqp_keras.models.sites import Site
 from sqp_tflite import private
-from sqp_tflite.ops.combinations import INTEGER_IO
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import broken_rule
-from sqp_tflite.report import PlanRow
+from sqp_tflite.report import Form, PlanRow
+from sqp_tflite.source.activations import activation
 from sqp_tflite.source.load import Loaded
 
 SQUAREPLUS_OPS = ("MUL", "ADD", "SQRT", "ADD")
@@ -67,7 +68,7 @@ _TENSORFLOW_OPS = MappingProxyType(
 _NEEDS_FLOAT = frozenset("SQRT EXP LOG LOGISTIC TANH ELU GELU SELECT".split())
 """What makes an activation more than clips and straight lines: an integer model writes it in another way."""
 
-_MOST_LISTED = 8
+_TABLE_OPS = ("CAST", "ADD", "GATHER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,89 +77,75 @@ class Plan:
 
     Attributes:
         loaded: The model.
-        target: Whose operator table decides.
-        quantize: "float32", ...
-        lowering: "algebraic", ...
+        wanted: The type of numbers, the lowering and the target.
         rows: One per activation.
         notes: What the user should know, in sentences.
     """
 
     loaded: Loaded
-    target: str
-    quantize: str
-    lowering: str
+    wanted: Combination
     rows: tuple[PlanRow, ...]
     notes: tuple[str, ...]
 
 
-def plan(loaded: Loaded, *, target: str = "tflm", quantize: str = "float32", lowering: str = "algebraic") -> Plan:
+def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
     """Returns the plan of an export; the model is only read.
 
     Args:
         loaded: What `load` returned.
-        target: One of `policy.TARGETS`.
-        quantize: The type of numbers.
-        lowering: How an activation is written.
+        wanted: The type of numbers, the lowering and the target; by default those of `export`.
     """
+    wanted = wanted or Combination()
     notes = [f"The batch is fixed to 1: {_shapes(loaded)}.", *private.notes()]
-    if lowering != "algebraic" and quantize not in INTEGER_IO:
-        notes.append(f"In a {quantize} model `--lowering {lowering}` writes the algebraic form.")
+    if wanted.lowering != "algebraic" and not wanted.integer:
+        notes.append(f"In a {wanted.quantize} model `--lowering {wanted.lowering}` writes the algebraic form.")
     if loaded.model is None:
         notes.append(
-            "A SavedModel holds finished graphs: its activations are exported as they stand in it, squareplus "
-            "in its training form. Export the .keras file for MUL ADD SQRT ADD."
+            "A SavedModel holds finished graphs: its activations are exported as they are there, squareplus in its "
+            "training form. Export the .keras file for MUL ADD SQRT ADD."
         )
-        return Plan(loaded, target, quantize, lowering, (), tuple(notes))
+        return Plan(loaded, wanted, (), tuple(notes))
     if _half_precision(loaded.model):
         notes.append("The model was trained in mixed precision; it is exported in float32, the type of its weights.")
-    rows = tuple(_row(site, target) for site in sites.sites(loaded.model))
-    written = tuple(_lowered(row, lowering) if quantize in INTEGER_IO else row for row in rows if row)
-    return Plan(loaded, target, quantize, lowering, written, tuple(notes))
+    rows = tuple(row for site in sites.sites(loaded.model) if (row := _row(site, wanted.target)))
+    written = tuple(_lowered(row, wanted.lowering) for row in rows) if wanted.integer else rows
+    return Plan(loaded, wanted, written, tuple(notes))
 
 
 def _lowered(row: PlanRow, lowering: str) -> PlanRow:
     """What an integer model has instead: a table, a float island, or the same with v*rsqrt(v) for the root."""
-    if not _NEEDS_FLOAT & set(row.ops) or row.activation == "algebraic softmax":
+    if not _NEEDS_FLOAT & set(row.ops) or row.now.name == "algebraic_softmax":
         return row
     if lowering == "table":
-        ops: tuple[str, ...] = ("CAST", "ADD", "GATHER")
-        return dataclasses.replace(row, becomes="a table: CAST ADD GATHER", ops=ops)
-    if row.becomes.startswith("refused"):
+        return dataclasses.replace(row, form=Form.TABLE, ops=_TABLE_OPS, refused=())
+    if row.refused:
         return row
     if lowering == "integer":
         ops = tuple(part for op in row.ops for part in (("RSQRT", "MUL") if op == "SQRT" else (op,)))
-        return dataclasses.replace(row, becomes=f"in int16: {_counted(ops)}", ops=ops)
-    ops = ("DEQUANTIZE", *row.ops, "QUANTIZE")
-    return dataclasses.replace(row, becomes=f"in float: {_counted(ops)}", ops=ops)
-
-
-def _counted(ops: tuple[str, ...]) -> str:
-    """Returns a few operators in their order, many as numbers."""
-    if len(ops) <= _MOST_LISTED:
-        return " ".join(ops)
-    return " ".join(f"{ops.count(op)} {op}" for op in dict.fromkeys(sorted(ops)))
+        return dataclasses.replace(row, form=Form.INT16, ops=ops)
+    return dataclasses.replace(row, form=Form.ISLAND, ops=("DEQUANTIZE", *row.ops, "QUANTIZE"))
 
 
 def _row(site: Site, target: str) -> PlanRow | None:
-    activation = site.activation
-    if activation.name == "linear":
+    now = activation(site)
+    if now.name == "linear":
         return None
-    parameters = dict(activation.parameters)
-    if activation.name == "squareplus":
-        learnt = parameters.get("learn_b")
-        b = "learnt" if learnt else f"{parameters.get('b', 4.0):g}" if parameters.get("b") is not None else "4"
-        written = ("RELU",) if b == "0" else SQUAREPLUS_OPS
-        ops: tuple[str, ...] = (*written, "ADD") if parameters.get("floor") else written
-        return PlanRow(site.label, f"squareplus (b={b})", " ".join(ops), ops)
-    if activation.name in ("algebraic", "algebraic_softmax"):
-        ops = _traced_ops(site)
-        return PlanRow(site.label, f"algebraic {parameters.get('of', 'softmax')}", _counted(ops), ops)
-    if activation.name == sites.UNKNOWN:
-        return PlanRow(site.label, activation.spelled, "as its code says", ())
-    ops = FLOAT_OPS.get(activation.name, ())
-    refused = [op for op in dict.fromkeys(ops) if broken_rule(op, "float32", target)]
-    becomes = f"refused: {', '.join(refused)}" if refused else " ".join(ops) or "as its code says"
-    return PlanRow(site.label, activation.name, becomes, ops)
+    ops = _float_ops(site, dict(now.parameters))
+    if ops is None:
+        return PlanRow(site.label, now, Form.OWN_CODE)
+    refused = tuple(op for op in dict.fromkeys(ops) if broken_rule(op, "float32", target))
+    return PlanRow(site.label, now, Form.OPS, ops, refused)
+
+
+def _float_ops(site: Site, parameters: dict[str, Any]) -> tuple[str, ...] | None:
+    """The operators of an activation in a float model; None where the converter decides."""
+    name = site.activation.name
+    if name in ("algebraic", "algebraic_softmax"):
+        return _traced_ops(site)
+    if name != "squareplus":
+        return FLOAT_OPS.get(name)
+    ops = ("RELU",) if parameters.get("b") == 0 else SQUAREPLUS_OPS
+    return (*ops, "ADD") if parameters.get("floor") else ops
 
 
 def _traced_ops(site: Site) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from sqp_tflite.layer_names import in_scope
 def with_rsqrt(graph_def: bytes) -> bytes:
     """Returns the frozen graph with sqrt(v) = v * rsqrt(v) and min(a, b) = a - relu(a - b) in every activation's form.
 
-    There v is at least b/4 > 0. Other square roots stay: their v may be 0, where the product is NaN.
+    There v is at least b/4 > 0. Other square roots stay: v may be 0 there, and 0*rsqrt(0) is NaN.
 
     Args:
         graph_def: A serialized GraphDef.

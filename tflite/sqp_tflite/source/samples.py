@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sqp_tflite.source.load import InputSpec
+
+GivenData: TypeAlias = str | Path | Mapping[str, Any] | NDArray[Any] | None
+"""What users pass as data: a path, arrays by name, one array, or nothing."""
 
 LABELS = "y"
 ONLY_INPUT = "x"
@@ -57,7 +59,7 @@ class Data:
         return {name: np.shape(array)[1:] for name, array in self.arrays.items()}
 
 
-def open_data(data: str | Path | Mapping[str, Any] | NDArray[Any] | None) -> Data | None:
+def open_data(data: GivenData) -> Data | None:
     """Returns the user's arrays, None without data.
 
     Raises:
@@ -66,7 +68,7 @@ def open_data(data: str | Path | Mapping[str, Any] | NDArray[Any] | None) -> Dat
     return None if data is None else Data(*_arrays(data))
 
 
-def samples(data: Data | str | Path | Mapping[str, Any] | NDArray[Any] | None, specs: tuple[InputSpec, ...]) -> Samples:
+def samples(data: Data | GivenData, specs: tuple[InputSpec, ...]) -> Samples:
     """Returns the data checked against the model's inputs; without data, seeded inputs.
 
     Args:
@@ -140,7 +142,7 @@ def _file(path: Path) -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as held:
             return {name: held[name] for name in held.files}
     except (TypeError, AttributeError):
-        pass  # An .npy file: np.load returned an array, which is no context manager.
+        pass  # An .npy file: np.load returned an array, which is not a context manager.
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise BadInputError(
             f"`{path}` must be an .npz file of plain arrays. Received: {error}. Save it with numpy.savez(path, x=...)."

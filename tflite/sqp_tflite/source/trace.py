@@ -21,7 +21,7 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.layer_names import FORM_SCOPE, LayerNames, in_scope, scope_name
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import hooks
 from sqp_tflite.source.load import InputSpec
 from sqp_tflite.source.plan import Plan
@@ -70,7 +70,7 @@ def trace(plan: Plan) -> Traced:
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
-    with _exchanged(plan, steps):
+    with _own_refusals(), _exchanged(plan, steps):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers)
     _refuse_state(concrete.graph, layers)
@@ -111,6 +111,20 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
             return squareplus_form(x, parameters["b"])
         # The sums consist of ADD, MUL and SQRT already.
         return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
+
+
+@contextlib.contextmanager
+def _own_refusals() -> Iterator[None]:
+    """Raises a refusal from inside a layer's call as it was: Keras replaces it by an error that has no findings."""
+    try:
+        yield
+    except RuntimeError as error:
+        behind: BaseException | None = error
+        while behind is not None and not isinstance(behind, RefusedError):
+            behind = behind.__context__
+        if behind is None:
+            raise
+        raise behind from None
 
 
 @contextlib.contextmanager
@@ -166,9 +180,8 @@ def _refuse_state(graph: Any, layers: LayerNames) -> None:
             remedy = "Export the part in front of it (for a variational encoder: the mean)."
         else:
             continue
-        findings.append(
-            Finding(layers.of(op.name), op.type, op.outputs[0].dtype.name if op.outputs else "any", rule, remedy)
-        )
+        dtype = op.outputs[0].dtype.name if op.outputs else ""
+        findings.append(Finding(layers.of(op.name), op.type, dtype, rule, remedy, Kind.STATE))
     if findings:
         raise RefusedError(f"{len(findings)} op(s) of the model cannot be exported.", tuple(dict.fromkeys(findings)))
 

@@ -13,7 +13,7 @@ from sqp_keras.models import sites
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import hooks
 
 MOST_STEPS = 512
@@ -70,12 +70,13 @@ def notes(steps: dict[str, int], graph: Graph, layers: LayerNames) -> tuple[str,
 
 
 def _refused(path: str, layer: Any, length: int | None) -> RefusedError:
-    kind = type(layer).__name__
+    name = type(layer).__name__
     if length is None:
-        rule = f"A device runs {kind} as one copy of its cell per time step, so the time dimension must be fixed."
+        rule = f"A device runs {name} as one copy of its cell per time step, so the time dimension must be fixed."
         remedy = "Build the model with keras.Input(shape=(steps, features))."
     else:
-        rule = f"A device runs {kind} as one copy of its cell per time step, at most {MOST_STEPS} of them."
+        rule = f"A device runs {name} as one copy of its cell per time step, at most {MOST_STEPS} of them."
         remedy = "Shorten or pool the sequence in front of it, or feed windows and keep the state outside the model."
-    finding = Finding(path, kind, f"{'an open number of' if length is None else length} time steps", rule, remedy)
+    rule += f" Received: {name}, {'an open number of' if length is None else length} time steps."
+    finding = Finding(path, "", "", rule, remedy, Kind.SHAPE)
     return RefusedError(str(finding), (finding,))

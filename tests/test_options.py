@@ -1,0 +1,155 @@
+"""What an export is asked for is one value, and a call that cannot work is refused before any work."""
+
+import dataclasses
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sqp_tflite import pipeline
+from sqp_tflite.cli import commands
+from sqp_tflite.cli.arguments import export_parser
+from sqp_tflite.emit import CStyle
+from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.ops.combinations import Combination
+from sqp_tflite.options import ExportOptions
+from sqp_tflite.validate import validate
+
+GIVEN = {
+    "io": "int8",
+    "data": "d.npz",
+    "names": {"mine": "gelu"},
+    "trust_code": True,
+    "replace": "fast",
+    "head": "logits",
+    "max_error": 0.25,
+    "dry_run": True,
+    "emit": ("c",),
+    "c_style": CStyle("net"),
+    "ram": 1,
+    "flash": 2,
+    "command": "again",
+}
+WANTED = {"quantize": "int8", "lowering": "table", "target": "litert"}
+
+
+def asked(monkeypatch) -> list[ExportOptions]:
+    """Returns the list to which every export that begins from now on adds what it was asked for."""
+    found: list[ExportOptions] = []
+
+    def stop(options, progress=None):
+        found.append(options)
+        raise BadInputError("Stopped here.")
+
+    monkeypatch.setattr(pipeline, "run", stop)
+    return found
+
+
+def test_export_passes_every_parameter_on(monkeypatch):
+    found = asked(monkeypatch)
+    with pytest.raises(BadInputError, match="Stopped here"):
+        pipeline.export("m.keras", "o.tflite", reports=["r.json"], **WANTED, **GIVEN)
+    assert found == [
+        ExportOptions("m.keras", Path("o.tflite"), Combination(**WANTED), reports=(Path("r.json"),), **GIVEN)
+    ]
+
+
+def test_every_parameter_of_export_is_an_option_with_the_same_default():
+    parameters = inspect.signature(pipeline.export).parameters
+    fields = {field.name: field for field in dataclasses.fields(ExportOptions)}
+    assert set(parameters) - {"progress"} == set(fields) - {"wanted"} | set(WANTED)
+    # Every option is set to something else than its default, or a dropped parameter would not show.
+    assert all(fields[name].default != value for name, value in GIVEN.items())
+    for name, parameter in parameters.items():
+        if name in WANTED:
+            assert parameter.default == getattr(Combination(), name)
+        elif name not in ("model", "progress"):
+            assert parameter.default == fields[name].default, name
+
+
+def test_export_documents_every_parameter():
+    text = inspect.getdoc(pipeline.export)
+    assert [name for name in inspect.signature(pipeline.export).parameters if f"    {name}: " not in text] == []
+
+
+SHELL = {
+    "nothing": ([], {}),
+    "numbers": (
+        ["--quantize", "int8", "--lowering", "table", "--target", "litert", "--io", "float32"],
+        {"wanted": Combination("int8", "table", "litert"), "io": "float32"},
+    ),
+    "model": (
+        ["--data", "d.npz", "--map", "mine=gelu", "--trust-code"],
+        {"data": "d.npz", "names": {"mine": "gelu"}, "trust_code": True},
+    ),
+    "activations": (
+        ["--replace", "silu=fast", "--head", "logits", "--max-error", "0.25"],
+        {"replace": {"silu": "fast"}, "head": "logits", "max_error": 0.25},
+    ),
+    "files": (
+        ["-o", "x.tflite", "--emit", "c,golden", "--c-prefix", "net", "--c-section", ".rodata", "--report", "r.html"],
+        {
+            "output": Path("x.tflite"),
+            "emit": ("c", "golden"),
+            "c_style": CStyle("net", ".rodata"),
+            "reports": (Path("r.html"),),
+        },
+    ),
+    "budgets": (["--ram", "2k", "--flash", "3"], {"ram": 2048, "flash": 3}),
+    "a dry run": (["--dry-run"], {"dry_run": True, "output": None}),
+}
+
+
+@pytest.mark.parametrize("case", SHELL)
+def test_the_shell_asks_for_the_same(case):
+    given, expected = SHELL[case]
+    call = commands._Call(export_parser().parse_args(["m.keras", *given]), sys.stdout, sys.stderr, "again")
+    plain = {"output": Path("m.tflite"), "c_style": CStyle("m"), "names": {}, "emit": (), "command": "again"}
+    assert commands._options(call) == ExportOptions(Path("m.keras"), **{**plain, **expected})
+
+
+BAD = {
+    "head": ({"head": "tail"}, "`head` must be one of keep, logits"),
+    "target": ({"wanted": Combination(target="avr")}, "`target` must be one of"),
+    "io": ({"io": "int8"}, "can be float32"),
+    "no such data": ({"data": "nowhere.npz"}, "does not exist"),
+    "artefact": ({"emit": ("pdf",)}, "must list some of"),
+    "an artefact for another target": ({"emit": ("resolver",), "wanted": Combination(target="litert")}, "TensorFlow"),
+    "report": ({"reports": (Path("r.pdf"),)}, "must name an .html or .json file"),
+    "output": ({"output": Path("nowhere/o.tflite")}, "folder must exist"),
+    "a report over the output": ({"output": Path("o.json"), "reports": (Path("o.json"),)}, "a file of its own"),
+    "output over the model": ({"output": "MODEL"}, "may not replace what is read"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_call_that_cannot_work_is_refused_before_any_work(case, tmp_path, monkeypatch):
+    given, words = BAD[case]
+    monkeypatch.chdir(tmp_path)
+    model = tmp_path / "m.keras"
+    model.write_bytes(b"never opened")
+    chosen = {name: model if value == "MODEL" else value for name, value in given.items()}
+    with pytest.raises(BadInputError, match=words):
+        pipeline.run(ExportOptions(model, **chosen))
+
+
+def test_a_good_call_passes(tmp_path):
+    (tmp_path / "m.keras").write_bytes(b"never opened")
+    validate(ExportOptions(tmp_path / "m.keras", tmp_path / "m.tflite", reports=(tmp_path / "r.json",)))
+
+
+def test_a_combination_that_cannot_work_is_refused_with_a_report(tmp_path):
+    (tmp_path / "m.keras").write_bytes(b"never opened")
+    options = ExportOptions(tmp_path / "m.keras", wanted=Combination("dynamic"), command="again")
+    with pytest.raises(RefusedError, match="Nearest that works") as refusal:
+        validate(options)
+    report = refusal.value.report
+    assert (report.verdict, report.source, report.quantize) == ("refused", str(tmp_path / "m.keras"), "dynamic")
+    assert report.findings == refusal.value.findings and report.command == "again"
+
+
+def test_validating_imports_no_tensorflow():
+    code = "import sys, sqp_tflite.validate; print([m for m in ('tensorflow', 'keras') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

@@ -1,0 +1,104 @@
+"""The plan says of every activation what it is and what becomes of it, as data."""
+
+import dataclasses
+
+import keras
+import pytest
+
+import sqp_keras
+import sqp_tflite
+from models import dense
+from sqp_tflite.ops.combinations import Combination
+from sqp_tflite.report import Activation, Form, PlanRow
+from sqp_tflite.source.load import load
+from sqp_tflite.source.plan import plan
+
+L = keras.layers
+ROOTS = ("MUL", "ADD", "SQRT", "ADD")
+ISLAND = ("DEQUANTIZE", *ROOTS, "QUANTIZE")
+INT16 = ("MUL", "ADD", "RSQRT", "MUL", "ADD")
+TABLE = ("CAST", "ADD", "GATHER")
+
+
+def row(activation, *wanted: str) -> PlanRow:
+    layer = activation if isinstance(activation, L.Layer) else L.Activation(activation)
+    (found,) = plan(load(keras.Sequential([keras.Input((8,)), layer])), Combination(*wanted)).rows
+    return found
+
+
+ROWS = {
+    "squareplus": ("squareplus", (), Form.OPS, ROOTS, (), "MUL ADD SQRT ADD"),
+    "squareplus in an int8 file": ("squareplus", ("int8",), Form.ISLAND, ISLAND, (), f"in float: {' '.join(ISLAND)}"),
+    "the same in int16": ("squareplus", ("int8", "integer"), Form.INT16, INT16, (), f"in int16: {' '.join(INT16)}"),
+    "the same as a table": ("squareplus", ("int8", "table"), Form.TABLE, TABLE, (), "a table: CAST ADD GATHER"),
+    "a float file knows one lowering": ("squareplus", ("float32", "table"), Form.OPS, ROOTS, (), "MUL ADD SQRT ADD"),
+    "softplus": ("softplus", (), Form.OPS, ("EXP", "ADD", "LOG"), ("EXP", "LOG"), "refused: EXP, LOG"),
+    "softplus in an int8 file": ("softplus", ("int8",), Form.OPS, ("EXP", "ADD", "LOG"), ("EXP", "LOG"), "refused:"),
+    "a table takes softplus": ("softplus", ("int8", "table"), Form.TABLE, TABLE, (), "a table: CAST ADD GATHER"),
+    "clips stay as they are": ("relu", ("int8", "table"), Form.OPS, ("RELU",), (), "RELU"),
+    "code of the user's": (lambda x: x, (), Form.OWN_CODE, (), (), "its own code"),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_what_an_activation_becomes(case):
+    activation, wanted, form, ops, refused, words = ROWS[case]
+    found = row(activation, *wanted)
+    assert (found.form, found.ops, found.refused) == (form, ops, refused)
+    assert found.becomes.startswith(words)
+
+
+ACTIVATIONS = {
+    "squareplus (b=4)": "squareplus",
+    "squareplus (b=1.5)": lambda: sqp_keras.Squareplus(b=1.5),
+    "squareplus (b=learnt)": lambda: sqp_keras.Squareplus(learn_b="channel"),
+    "algebraic gelu": lambda: sqp_keras.Algebraic("gelu"),
+    "algebraic softmax": lambda: sqp_keras.AlgebraicSoftmax(),
+    "elu": lambda: L.ELU(alpha=0.5),
+}
+
+
+@pytest.mark.parametrize("words", ACTIVATIONS)
+def test_an_activation_has_words_and_data(words):
+    made = ACTIVATIONS[words]
+    found = row(made if isinstance(made, str) else made())
+    assert found.activation == words
+    assert found.was is None
+    assert found.now.name in words.replace(" softmax", "_softmax")
+
+
+def test_parameters_are_kept_as_numbers():
+    assert dict(row(sqp_keras.Squareplus(b=1 / 3)).now.parameters)["b"] == 1 / 3
+    assert dict(row(L.ELU(alpha=0.5)).now.parameters) == {"alpha": 0.5}
+    sum_of_roots = dict(row(sqp_keras.Algebraic("elu", alpha=0.5)).now.parameters)
+    assert (sum_of_roots["of"], sum_of_roots["alpha"], sum_of_roots["terms"]) == ("elu", 0.5, 2)
+
+
+def test_b_of_zero_is_relu_and_a_floor_one_more_addition():
+    assert row(sqp_keras.Squareplus(b=0.0)).ops == ("RELU",)
+    assert row(sqp_keras.Squareplus(floor=0.1)).ops == (*ROOTS, "ADD")
+
+
+def test_the_algebraic_softmax_is_written_in_the_models_own_numbers():
+    found = row(sqp_keras.AlgebraicSoftmax(), "int8")
+    assert found.form is Form.OPS and "RSQRT" in found.ops
+
+
+def test_many_operators_are_counted():
+    found = PlanRow("a", Activation("algebraic", (("of", "gelu"),)), Form.ISLAND, ("MUL", "ADD", "SQRT") * 3)
+    assert found.becomes == "in float: 3 ADD 3 MUL 3 SQRT"
+    assert dataclasses.replace(found, ops=("MUL", "ADD")).becomes == "in float: MUL ADD"
+
+
+def test_the_report_says_what_an_exchanged_activation_was():
+    model = keras.Sequential([keras.Input((4,)), L.Dense(4, name="first"), L.ELU(alpha=0.5, name="bend")])
+    (found,) = sqp_tflite.export(model, replace="accurate", dry_run=True).report.plan
+    assert found.activation == "elu -> algebraic elu"
+    assert found.was == Activation("elu", (("alpha", 0.5),), "ELU")
+    assert dict(found.now.parameters)["alpha"] == 0.5
+
+
+def test_a_saved_model_has_notes_and_no_rows(tmp_path):
+    dense().export(tmp_path / "saved", verbose=False)
+    found = plan(load(tmp_path / "saved"))
+    assert found.rows == () and "SavedModel" in found.notes[1]

@@ -1,0 +1,156 @@
+"""What the steps of an export return is kept here, and the report is made from it: once, at the end or at a refusal."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqp_tflite.errors import ParityError, RefusedError
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.ops.audit import op_rows, tensor_rows
+from sqp_tflite.ops.policy import NAMES
+from sqp_tflite.options import ExportOptions
+from sqp_tflite.quantize.quantize import Reduced
+from sqp_tflite.report import Agreement, Finding, Memory, Report
+from sqp_tflite.run.arena import Arena
+from sqp_tflite.source import own_code, unroll
+from sqp_tflite.source.exchange import Exchanged, named
+from sqp_tflite.source.load import Loaded
+from sqp_tflite.source.plan import Plan
+from sqp_tflite.source.samples import Samples
+from sqp_tflite.source.trace import Traced
+from sqp_tflite.versions import versions
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The user's model and samples.
+
+    Attributes:
+        loaded: The model.
+        inputs: The samples, or seeded ones.
+    """
+
+    loaded: Loaded
+    inputs: Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the file needs on the device.
+
+    Attributes:
+        memory: As the report shows it.
+        arena: None where it was not measured.
+    """
+
+    memory: Memory
+    arena: Arena | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How the file agrees with Keras.
+
+    Attributes:
+        rows: One per runtime.
+        notes: What the user should know about runtimes that do not decide.
+    """
+
+    rows: tuple[Agreement, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Journal:
+    """The results of an export's steps, one of each type.
+
+    Args:
+        options: What was asked for.
+    """
+
+    def __init__(self, options: ExportOptions):
+        self.options = options
+        self._began = time.monotonic()
+        self._results: dict[type, Any] = {}
+
+    def keep(self, result: _Result) -> _Result:
+        """Returns a step's result, which the report will hold."""
+        self._results[type(result)] = result
+        return result
+
+    def get(self, kind: type[_Result]) -> _Result | None:
+        """Returns the result of that type, None where its step was not reached."""
+        found: _Result | None = self._results.get(kind)
+        return found
+
+    @contextlib.contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Gives a refusal and a parity failure in the block the report of what was known by then."""
+        try:
+            yield
+        except RefusedError as error:
+            report = self.report("refused", error.findings)
+            raise RefusedError(_sentence(report), error.findings, report) from error
+        except ParityError as error:
+            error.report = self.report("parity_failed")
+            raise
+
+    def report(self, verdict: str, findings: tuple[Finding, ...] = ()) -> Report:
+        """Returns the report of the steps that were reached.
+
+        Args:
+            verdict: "ok", "refused" or "parity_failed".
+            findings: Why it was refused.
+        """
+        given, changed, planned = self.get(Given), self.get(Exchanged), self.get(Plan)
+        traced, reduced, graph = self.get(Traced), self.get(Reduced), self.get(Graph)
+        measured, compared = self.get(Measured), self.get(Compared)
+        layers = traced.layers if traced else None
+        output = self.options.output if compared and verdict == "ok" else None
+        return Report(
+            verdict=verdict,
+            source=given.loaded.source if given else self.options.source,
+            target=self.options.wanted.target,
+            quantize=self.options.wanted.quantize,
+            lowering=self.options.wanted.lowering,
+            output=None if output is None else str(output),
+            sha256=graph.sha256 if graph else "",
+            size_bytes=graph.size_bytes if graph else 0,
+            ops=op_rows(graph, layers) if graph else (),
+            findings=findings,
+            replacements=changed.replacements if changed else (),
+            agreement=compared.rows if compared else (),
+            inputs=tensor_rows(graph, graph.main.inputs) if graph else (),
+            outputs=tensor_rows(graph, graph.main.outputs) if graph else (),
+            memory=measured.memory if measured else Memory(),
+            plan=named(changed.was, planned.rows) if changed and planned else (),
+            layer_errors=reduced.layer_errors if reduced else (),
+            notes=self._notes(),
+            versions=versions(),
+            command=self.options.command,
+            seconds=round(time.monotonic() - self._began, 3),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        notes: tuple[str, ...] = ()
+        changed, planned = self.get(Exchanged), self.get(Plan)
+        traced, reduced, graph = self.get(Traced), self.get(Reduced), self.get(Graph)
+        measured, compared = self.get(Measured), self.get(Compared)
+        if changed and planned:
+            notes += planned.notes + changed.notes + own_code.notes(planned.loaded.model)
+        if traced and graph:
+            notes += unroll.notes(dict(traced.steps), graph, traced.layers)
+        notes += reduced.notes if reduced else ()
+        notes += measured.arena.notes if measured and measured.arena else ()
+        return notes + (compared.notes if compared else ())
+
+
+def _sentence(report: Report) -> str:
+    count = f"{len(report.findings)} reason" + ("s" if len(report.findings) > 1 else "")
+    listed = "".join(f"\n- {finding}" for finding in report.findings)
+    return f"{report.source} cannot ship to {NAMES[report.target]}, {count}:{listed}"

@@ -1,0 +1,78 @@
+"""Whether a TFLite file, of any origin, computes what a Keras model does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.report import Agreement
+from sqp_tflite.run.compare import compare
+from sqp_tflite.run.extremes import DATA, extremes
+from sqp_tflite.run.reference import reference
+from sqp_tflite.source.load import load
+from sqp_tflite.source.samples import GivenData, open_data, samples
+
+
+def check(
+    model: Any,
+    tflite: str | Path | bytes,
+    data: GivenData = None,
+    *,
+    tolerance: float | None = None,
+    names: Mapping[str, str] | None = None,
+    trust_code: bool = False,
+    ends: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Agreement, ...]:
+    """Returns how a TFLite file, of any origin, agrees with its Keras model on each installed runtime.
+
+    Args:
+        model: As in `export`.
+        tflite: The file or its bytes.
+        data: As in `export`.
+        tolerance: Largest error over the range of the outputs; by default that of the file's type of numbers.
+        names: As in `export`.
+        trust_code: As in `export`.
+        ends: Whether to compare also at the ends of the file's input range and beyond.
+        progress: Is called with the name of each step.
+
+    Raises:
+        BadInputError: One of them cannot be read, or their inputs or outputs don't fit together.
+    """
+    graph = read(tflite)
+    content = tflite if isinstance(tflite, bytes) else Path(tflite).read_bytes()
+    opened = open_data(data)
+    loaded = load(model, names=names, trust=trust_code, shapes=opened.shapes() if opened else None)
+    _check_fits("inputs", [spec.shape for spec in loaded.inputs], graph.inputs)
+    inputs = samples(opened, loaded.inputs)
+    sets = {DATA: inputs, **(extremes(graph, inputs) if ends else {})}
+    if progress:
+        progress("compare")
+    found: list[Agreement] = []
+    for name, chosen in sets.items():
+        expected = reference(loaded, chosen)
+        _check_fits("outputs", [values.shape[1:] for values in expected], graph.outputs)
+        rows = compare(content, chosen, expected, tolerance=tolerance)
+        found += [_judged(dataclasses.replace(row, on=name), graph) for row in rows]
+    return tuple(found)
+
+
+def _check_fits(which: str, shapes: list[tuple[int, ...]], tensors: tuple[Tensor, ...]) -> None:
+    given, held = [(1, *shape) for shape in shapes], [tensor.shape for tensor in tensors]
+    if given != held:
+        raise BadInputError(
+            f"The file's {which} must be the model's. Received: model {given}, file {held}. "
+            "Check that the file was made from this model, with batch 1."
+        )
+
+
+def _judged(row: Agreement, graph: Graph) -> Agreement:
+    """An integer file saturates at the ends of its ranges: outside the data a difference is shown, not judged."""
+    if row.on == DATA or row.status != "differs" or not graph.integer:
+        return row
+    return dataclasses.replace(row, status="saturates", reason="")

@@ -1,0 +1,55 @@
+"""Whether an export can be done as it was asked for, decided before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqp_tflite.emit.firmware import check_kinds
+from sqp_tflite.emit.rendering import check_names
+from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.files import check_data, check_model, check_places
+from sqp_tflite.ops.combinations import refuse
+from sqp_tflite.options import HEADS, ExportOptions
+from sqp_tflite.report import Report
+from sqp_tflite.versions import versions
+
+
+def validate(options: ExportOptions) -> None:
+    """Checks all that can be known without opening the model or the data.
+
+    Args:
+        options: What was asked for.
+
+    Raises:
+        BadInputError: A word that is not one of the choices, a file that is not there or cannot be written.
+        RefusedError: The combination of numbers, lowering and target cannot work.
+    """
+    if isinstance(options.model, (str, Path)):
+        check_model(Path(options.model))
+    if isinstance(options.data, (str, Path)):
+        check_data(Path(options.data))
+    if options.head not in HEADS:
+        raise BadInputError(f"`head` must be one of {', '.join(HEADS)}. Received: {options.head!r}.")
+    _check_combination(options)
+    check_kinds(options.emit, options.wanted.target)
+    check_names(options.reports)
+    outputs = options.reports if options.output is None else (options.output, *options.reports)
+    check_places(outputs, [Path(given) for given in (options.model, options.data) if isinstance(given, (str, Path))])
+
+
+def _check_combination(options: ExportOptions) -> None:
+    wanted = options.wanted
+    try:
+        refuse(wanted, options.io)
+    except RefusedError as error:
+        report = Report(
+            verdict="refused",
+            source=options.source,
+            target=wanted.target,
+            quantize=wanted.quantize,
+            lowering=wanted.lowering,
+            findings=error.findings,
+            versions=versions(),
+            command=options.command,
+        )
+        raise RefusedError(str(error), error.findings, report) from error
