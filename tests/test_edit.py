@@ -164,3 +164,43 @@ def test_dead_float_outputs_of_float_operators_are_no_change():
 def test_a_blank_file_is_a_file():
     graph = read(blank("nothing yet"))
     assert (graph.description, graph.main.tensors, graph.main.ops) == ("nothing yet", (), ())
+
+
+def behind(content):
+    """The file with the kernel's bytes behind the flatbuffer, as files of more than 2 GB have them."""
+    model, kernel = schema.unpack(content), read(content).main.by_name()["kernel"]
+    buffer = model.buffers[model.subgraphs[0].tensors[kernel.index].buffer]
+    data = bytes(kernel.data)
+    buffer.data, buffer.size, buffer.offset = None, len(data), 2
+    buffer.offset = len(schema.pack(model))
+    return schema.pack(model) + data
+
+
+def test_data_behind_the_flatbuffer_is_read_and_packed_inside():
+    content = perceptron()
+    large = behind(content)
+    assert read(large).main == read(content).main
+    editor = Editor(large)
+    editor.rename(editor.graph.main.inputs[0], "x")
+    assert read(editor.bytes()).main == read(content).main
+    with pytest.raises(BadInputError, match="damaged"):
+        Editor(large[:-1])
+
+
+def test_custom_options_are_kept_as_bytes():
+    model = schema.unpack(perceptron())
+    (code,) = [
+        code for code in model.operatorCodes if schema.op_number(code) == schema.number("BuiltinOperator", "SQRT")
+    ]
+    code.builtinCode, code.deprecatedBuiltinCode, code.customCode = 32, 32, "Mine"
+    (op,) = [op for op in model.subgraphs[0].operators if model.operatorCodes[op.opcodeIndex] is code]
+    op.customOptions = np.frombuffer(b"abc", np.uint8)
+    inside = schema.pack(model)
+    op.customOptions, op.largeCustomOptionsSize, op.largeCustomOptionsOffset = None, 3, 2
+    op.largeCustomOptionsOffset = len(schema.pack(model))
+    outside = schema.pack(model) + b"abc"
+    for content in (inside, outside):
+        editor = Editor(content)
+        editor.rename(0, "first")
+        for graph in (editor.graph, read(editor.bytes())):
+            assert [op.custom_options for op in graph.main.ops if op.name == "CUSTOM:Mine"] == [b"abc"]
