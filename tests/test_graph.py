@@ -7,13 +7,15 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.graph import Graph, Quantization, Tensor, numbers, stored_weights
 from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.quantize.recipe import Request, quantize_here
 from written import RANGES, Written, perceptron, weight_only
 
 
 def made(quantize, lowering="algebraic", *, float_io=False) -> Graph:
     """The perceptron, as the real quantiser writes it."""
-    return read(quantize_here(perceptron(), Request(quantize, lowering, "litert", float_io), RANGES).content)
+    request = Request(Combination(quantize, lowering, "litert"), float_io=float_io)
+    return read(quantize_here(perceptron(), request, RANGES).content)
 
 
 @pytest.mark.parametrize("quantize", ["float16", "dynamic"])

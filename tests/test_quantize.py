@@ -248,7 +248,7 @@ def test_a_file_is_unpacked_once_per_step_that_changes_it(monkeypatch):
     unpack = edit.opened
     monkeypatch.setattr(edit, "opened", lambda content: opened.append(content) or unpack(content))
     inputs = np.random.default_rng(0).uniform(-1, 1, (40, 4)).astype(np.float32)
-    request = Request("int8", "table", "tflm", float_io=True)
+    request = Request(Combination("int8", "table"), float_io=True)
     samples = Samples((inputs,), None, given=True)
     content = written.perceptron()
     opened.clear()

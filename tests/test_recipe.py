@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.quantize import recipe
 from sqp_tflite.quantize.recipe import DEAD_RANGE, ROOT_SPAN, Request, quantize_here
 from written import RANGES, Written, perceptron
@@ -20,7 +21,7 @@ def dead_channels() -> bytes:
 
 def bias_error(quantize) -> float:
     """The largest difference of a stored bias from the float one, over the bias."""
-    request = Request(quantize, "algebraic", "tflm", float_io=False)
+    request = Request(Combination(quantize, "algebraic"))
     bias = read(quantize_here(dead_channels(), request, RANGES).content).main.by_name()["bias"]
     return float(np.abs(bias.values * np.array(bias.quantization.scales) / BIAS - 1).max())
 
@@ -40,7 +41,7 @@ def test_a_lost_bias_is_seen(quantize, monkeypatch):
 
 
 def test_no_channel_has_a_scale_below_a_4096th_of_the_widest():
-    request = Request("int8", "algebraic", "tflm", float_io=False)
+    request = Request(Combination("int8", "algebraic"))
     scales = read(quantize_here(dead_channels(), request, RANGES).content).main.by_name()["kernel"].quantization.scales
     # The widest is rounded to float32 by the quantiser.
     assert min(scales) >= max(scales) / 4096 * (1 - 2**-20)
