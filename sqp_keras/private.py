@@ -22,7 +22,7 @@ class PrivatePart:
         attribute: Its name.
         what: What it is.
         without: What happens without it.
-        library: Whose it is.
+        library: The library that has it.
     """
 
     owner: str

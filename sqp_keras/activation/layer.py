@@ -157,7 +157,7 @@ class Squareplus(keras.layers.Layer):
         sizes = tuple(size for size in shape if size is not None)
         if len(sizes) < len(shape):
             raise ValueError(
-                f"Each axis of `{self.name}` (Squareplus) that has values of b of its own needs a known size. "
+                f"Each axis of `{self.name}` (Squareplus) that has its own values of b needs a known size. "
                 f"Received: input shape {input_shape}. Share the others, e.g. shared_axes=[1]."
             )
         return sizes
