@@ -44,16 +44,15 @@ def export(model: keras.Model) -> bytes:
     return pipeline.export(model, target="litert").model_bytes
 
 
-class Ordinary(threading.Thread):
+class Ordinary:
     """Calls Keras's functions and a recurrent layer until it is told to stop; keeps what was not ordinary."""
 
     def __init__(self, model: keras.Model):
-        super().__init__()
         self.stopped, self.wrong, self.rounds = threading.Event(), [], 0
         self._model, self._x = model, tf.constant(np.linspace(-2, 2, 24, dtype=np.float32).reshape(2, 4, 3))
         self._expected = model(self._x).numpy()
 
-    def run(self) -> None:
+    def __call__(self) -> None:
         unrolled = [layer for layer in self._model._flatten_layers() if isinstance(layer, L.RNN)]
         expected = (self._x.numpy() + np.sqrt(self._x.numpy() ** 2 + 4)) / 2
         while not self.stopped.is_set() or not self.rounds:
@@ -77,13 +76,13 @@ def test_exports_at_once_give_the_files_of_exports_alone():
     recurrent, plain = bidirectional(), dense()
     alone = [export(model) for model in (recurrent, plain, recurrent)]
     ordinary = Ordinary(recurrent)
-    ordinary.start()
-    try:
-        with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(4) as pool:
+        beside = pool.submit(ordinary)
+        try:
             together = list(pool.map(export, (recurrent, plain, recurrent)))
-    finally:
-        ordinary.stopped.set()
-        ordinary.join()
+        finally:
+            ordinary.stopped.set()
+        beside.result()
     assert together == alone
     assert ordinary.rounds and ordinary.wrong == []
 
