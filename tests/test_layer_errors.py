@@ -51,7 +51,7 @@ def planted(model: keras.Model, content: bytes, layer: str) -> bytes:
 )
 def test_a_planted_wrong_layer_is_ranked_first(model, plain, layer, untouched):
     wrong = planted(model, plain, layer)
-    wanted = pairs(read(plain), read(wrong), LAYERS)
+    wanted = pairs(read(plain).main, read(wrong).main, LAYERS)
     rows = layer_errors_here(plain, wrong, (X,), wanted)
     assert {row.layer for row in rows} == set(NAMES)
     assert rows[0].layer == layer and rows[0].max_abs_error > 0.1
@@ -62,7 +62,7 @@ def test_a_planted_wrong_layer_is_ranked_first(model, plain, layer, untouched):
 
 def test_errors_are_the_max_over_the_first_samples_and_its_share_of_the_range(model, plain):
     wrong = planted(model, plain, "left")
-    rows = layer_errors_here(plain, wrong, (X,), pairs(read(plain), read(wrong), LAYERS))
+    rows = layer_errors_here(plain, wrong, (X,), pairs(read(plain).main, read(wrong).main, LAYERS))
     (row,) = (row for row in rows if row.layer == "left")
     few = X[:MOST_SAMPLES]
     kernel, bias = model.get_layer("left").get_weights()
@@ -75,14 +75,14 @@ def test_errors_are_the_max_over_the_first_samples_and_its_share_of_the_range(mo
 
 
 def test_the_same_file_has_no_errors(plain):
-    rows = layer_errors_here(plain, plain, (X,), pairs(read(plain), read(plain), LAYERS))
+    rows = layer_errors_here(plain, plain, (X,), pairs(read(plain).main, read(plain).main, LAYERS))
     assert [row.max_abs_error for row in rows] == [0.0] * len(NAMES)
 
 
 def test_every_tensor_of_every_sample_is_observed(model, plain):
-    names = tuple(row[1] for row in pairs(read(plain), read(plain), LAYERS))
+    names = tuple(row[1] for row in pairs(read(plain).main, read(plain).main, LAYERS))
     found = observe_here(plain, (X,), names)
     expected = dict(zip(NAMES, model(X), strict=True))
-    for layer, name, _ in pairs(read(plain), read(plain), LAYERS):
+    for layer, name, _ in pairs(read(plain).main, read(plain).main, LAYERS):
         # float32 sums of up to five products of numbers of about 1.
         np.testing.assert_allclose(found[name][:, 0], expected[layer], atol=1e-5)

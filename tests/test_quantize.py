@@ -257,3 +257,21 @@ def test_a_file_is_unpacked_once_per_step_that_changes_it(monkeypatch):
     graph = read(made.content)
     assert {tensor.dtype for tensor in graph.inputs + graph.outputs} == {"float32"}
     assert "GATHER" in [op.name for op in graph.main.ops]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_codes_of_numbers_far_from_zero_reach_to_zero(sign):
+    """Kernels pad with the code of 0, so that every range holds it; here the data alone would not."""
+    model = models.dense()
+    *others, bias = model.get_weights()
+    model.set_weights([*others, bias + 100.0 * sign])
+    inputs = data(model)
+    report = export(model, data=inputs, quantize="int8", lowering="table").report
+    outputs = model.predict(inputs["x"], verbose=0)
+    assert (outputs * sign).min() > 0
+    (row,) = report.outputs
+    low, high = (-128 - row.zero_point) * row.scale, (127 - row.zero_point) * row.scale
+    assert row.zero_point == (-128 if sign > 0 else 127)
+    # One step of room: the zero point is rounded to a code.
+    assert low <= min(outputs.min(), 0) + row.scale and high >= max(outputs.max(), 0) - row.scale
+    assert {line.status for line in report.agreement if line.runtime == "tflm"} == {"ok"}
