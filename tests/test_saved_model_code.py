@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow.python.trackable.resource import CapturableResource
 
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.source.load import load
 from sqp_tflite.source.saved_model_code import refuse_code
 
 L = keras.layers
@@ -88,6 +89,16 @@ def test_what_reaches_outside_is_refused_and_not_run(make, op, tmp_path):
     with pytest.raises(BadInputError, match=f"outside the model.*{op} in `.*--trust-code"):
         refuse_code(tmp_path / "saved")
     assert not (tmp_path / "written").exists()
+
+
+def test_loading_asks_first_and_goes_on_when_trusted(tmp_path):
+    made = reads(tmp_path)
+    tf.saved_model.save(made, str(tmp_path / "saved"), signatures=made.__call__)
+    with pytest.raises(BadInputError, match="ReadFile.*--trust-code"):
+        load(tmp_path / "saved")
+    (tmp_path / "read").write_text("four")
+    ((_, output),) = load(tmp_path / "saved", trust=True).call([tf.zeros((1, 3))]).items()
+    assert output.numpy().tolist() == [[4.0, 4.0, 4.0]]
 
 
 def test_a_long_list_is_shortened(tmp_path):
