@@ -5,7 +5,7 @@ import re
 import keras
 import pytest
 
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import own_code
 
 L = keras.layers
@@ -24,7 +24,7 @@ def attention(layer: L.Layer) -> keras.Model:
 
 
 def finding(layer: str, op: str) -> Finding:
-    return Finding(layer=layer, op=op, dtype="float32", rule="A rule.", remedy="Run again with `--replace accurate`.")
+    return Finding(layer, op, "float32", "A rule.", "Run again with `--replace accurate`.", Kind.OP)
 
 
 def remedy(model: keras.Model | None, layer: str, op: str, left: dict[str, str] | None = None) -> str:
