@@ -145,7 +145,7 @@ def test_a_right_output_does_not_excuse_a_wrong_one(wrong, fault):
     outputs = interpreters.Outputs(tuple(values), tuple(values), (None, None))
     row = agreement("litert", outputs, expected, None, 1e-4)
     assert row.status == "differs"
-    assert (f"output {wrong} is not finite" if fault == "NaN" else "of the range, allowed is 0.0001") in row.reason
+    assert (f"output {wrong} is not finite" if fault == "NaN" else "of the range, the limit is 0.0001") in row.reason
     right = interpreters.Outputs(expected, expected, (None, None))
     assert agreement("litert", right, expected, None, 1e-4).status == "ok"
 
