@@ -11,6 +11,7 @@ import pytest
 import sqp_keras
 import sqp_tflite
 from models import dense
+from sqp_keras.models.choose import SOFTMAX_ERROR
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.report import Finding, Kind
@@ -245,7 +246,7 @@ def test_softmax_in_a_layers_own_code_is_refused_with_a_remedy_that_works(case):
             mended.set_weights(model.get_weights())
             x = zoo.samples(model, 8)["x"]
             # The algebraic softmax is within 5e-4 of softmax; each layer behind it has weights of about 1.
-            np.testing.assert_allclose(mended(x), model(x), atol=4 * sqp_keras.models.replace.SOFTMAX_ERROR)
+            np.testing.assert_allclose(mended(x), model(x), atol=4 * SOFTMAX_ERROR)
 
 
 def test_additive_attention_as_its_remedy_says():
