@@ -21,7 +21,7 @@ from sqp_keras.models.sites import UNKNOWN, identify, is_functional, paths, site
         (layers.Softmax(axis=1), "softmax", {"axis": 1}),
         (sqp_keras.squareplus, "squareplus", {}),
         (sqp_keras.Squareplus(b=2.0), "squareplus", {"b": 2.0, "learn_b": None, "floor": 0.0}),
-        (sqp_keras.Algebraic("tanh", 4), "algebraic", {"of": "tanh", "terms": 4}),
+        (sqp_keras.Algebraic("tanh", 4), "algebraic", {"of": "tanh", "terms": 4, "alpha": 1.0, "upper": None}),
         (my_softplus, UNKNOWN, {}),
         (lambda x: x, UNKNOWN, {}),
         (layers.Dense(1), UNKNOWN, {}),

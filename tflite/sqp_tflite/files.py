@@ -105,7 +105,7 @@ def check_places(paths: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
         _check_regular(given, path)
         parent = path.parent
         if not parent.is_dir():
-            raise BadInputError(f"An output's folder must exist. Received: `{given}`. Create `{parent}` first.")
+            raise BadInputError(f"An output's folder must exist. Received: `{given}`. Create `{given.parent}` first.")
         if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
             raise BadInputError(f"An output must be writable. Received: `{given}`. Choose another place.")
     _check_distinct(places, tuple(inputs))
