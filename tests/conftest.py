@@ -116,6 +116,11 @@ def command():
     return run_here
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests of the demo first, side by side: one worker makes it while the others have something else to do."""
+    items.sort(key=lambda item: "demo" not in getattr(item, "fixturenames", ()))
+
+
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """Returns a folder that `make` has filled, once per run of the tests, whichever worker came first.
 

@@ -71,6 +71,7 @@ class Ordinary:
             self.wrong += [name for name, right in checks.items() if not right]
 
 
+@pytest.mark.large
 def test_exports_at_once_give_the_files_of_exports_alone():
     """A recurrent and a dense model, the recurrent one twice, while a third thread computes with it."""
     recurrent, plain = bidirectional(), dense()
@@ -88,11 +89,20 @@ def test_exports_at_once_give_the_files_of_exports_alone():
 
 
 def test_many_traces_at_once_give_the_graphs_of_traces_alone():
+    """The converter makes the same file of the same graph; whole exports at once are in `make test-large`."""
     recurrent, mixed = bidirectional(), half()
     alone = {model.name: graph(model) for model in (recurrent, mixed)}
-    with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda model: (model.name, graph(model)), (recurrent, mixed, recurrent, mixed) * 2))
+    ordinary = Ordinary(recurrent)
+    with ThreadPoolExecutor(5) as pool:
+        beside = pool.submit(ordinary)
+        try:
+            models = (recurrent, mixed, recurrent, mixed)
+            together = list(pool.map(lambda model: (model.name, graph(model)), models))
+        finally:
+            ordinary.stopped.set()
+        beside.result()
     assert all(content == alone[name] for name, content in together)
+    assert ordinary.rounds and ordinary.wrong == []
     assert {layer.compute_dtype for layer in mixed.layers} == {"float16"}
 
 

@@ -11,7 +11,7 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops import op_table, probe
 from sqp_tflite.ops.one_op import build
 from sqp_tflite.ops.op_families import FAMILIES, cases
-from sqp_tflite.ops.policy import ADMITTED, TARGETS, hybrid, kernels
+from sqp_tflite.ops.policy import ADMITTED, TARGETS, hybrid, kernels, versions
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -20,8 +20,31 @@ def test_every_admitted_operator_is_probed():
     assert not ADMITTED - set(FAMILIES)
 
 
+@pytest.mark.large
 def test_the_stored_table_is_what_the_interpreters_run():
     assert op_table.differences(probe.table(TARGETS), op_table.stored()) == ()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_operators_of_every_squareplus_file_are_stored_as_the_interpreters_run_them(target):
+    """The whole table takes minutes of processor time: it is in `make test-large`."""
+    ops = (
+        "MUL",
+        "ADD",
+        "SQRT",
+        "RSQRT",
+        "FULLY_CONNECTED",
+        "CONV_2D",
+        "CAST",
+        "GATHER",
+        "QUANTIZE",
+        "DEQUANTIZE",
+        "EXP",
+    )
+    found = probe.probe(target, tuple(ops))
+    assert found.types == {op: list(types) for op, types in kernels(target).items() if op in ops}
+    assert found.versions == {op: version for op, version in versions(target).items() if op in ops}
+    assert found.hybrid == [op for op in hybrid(target) if op in ops]
 
 
 def test_a_target_that_gains_an_operator_shows_up():

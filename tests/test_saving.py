@@ -78,13 +78,19 @@ def save_all(model, folder):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory, process):
+def saved(once, process):
     """The files of both models, and what became of them in a new process with this package and before its import."""
-    folder = tmp_path_factory.mktemp("saved")
-    files = {"everything": save_all(everything(), folder / "everything"), "plain": save_all(plain(), folder / "plain")}
-    ran = process("python", "-c", LOAD, json.dumps([files["everything"], files["plain"]]))
-    assert ran.code == 0, ran.err
-    return files, *json.loads(ran.out.split("OUTCOMES", 1)[1])
+
+    def make(folder):
+        files = {
+            name: save_all(build(), folder / name) for name, build in (("everything", everything), ("plain", plain))
+        }
+        ran = process("python", "-c", LOAD, json.dumps([files["everything"], files["plain"]]))
+        assert ran.code == 0, ran.err
+        found = [files, *json.loads(ran.out.split("OUTCOMES", 1)[1])]
+        (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")
+
+    return json.loads((once("saved", make) / "found.json").read_text(encoding="utf-8"))
 
 
 def test_all_formats_open_in_a_new_process(saved):
