@@ -62,7 +62,7 @@ class Walker:
                     waiting.append(operand.index)
                     continue
                 varies = channels_of(constant, shape)
-                if varies is None or (varies > 1 and channels not in (1, varies)):
+                if varies is None:  # It varies along another axis, or along none of the result's.
                     return None
                 channels = max(channels, varies)
         if len(sources) != 1 or not ops:
