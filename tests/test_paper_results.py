@@ -164,6 +164,7 @@ def test_the_jax_part_needs_nothing_but_jax_and_numpy(tmp_path):
     assert "Squareplus (`jax.nn`)" in done.stdout and "Squareplus (Keras)" not in done.stdout
 
 
+@pytest.mark.large
 def test_figures_are_drawn_alike_twice_and_hold_all_curves(tmp_path):
     from benchmarks import paper_figures
 
