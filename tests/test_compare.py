@@ -102,9 +102,23 @@ def test_metric(outputs, labels, expected):
     assert metric(np.array(outputs, float), np.array(labels)) == pytest.approx(expected)
 
 
-def test_labels_that_are_no_classes_are_refused():
-    with pytest.raises(sqp_tflite.BadInputError, match="from 0 to 2. Received: 7 to 7"):
-        metric(np.zeros((4, 3)), np.full(4, 7))
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.full(4, 7), "class numbers from 0 to 2. Received: int64 from 7 to 7"),
+        (np.array([0.0, 1.5, 2.0, 1.0]), "class numbers from 0 to 2. Received: float64 from 0.0 to 2.0"),
+        (np.zeros((4, 2)), r"one row per sample, of the shape .*\(4, 3\). Received: \(4, 2\)"),
+    ],
+)
+def test_labels_that_do_not_fit_the_outputs_are_refused(labels, words):
+    with pytest.raises(sqp_tflite.BadInputError, match=words):
+        metric(np.zeros((4, 3)), labels)
+
+
+def test_nan_agrees_with_nothing():
+    same = (np.array([[1.0], [np.nan]]),)
+    row = agreement("litert", interpreters.Outputs(same, same, (None,)), same, None, 1e-4)
+    assert row.status == "differs" and "output 0 is NaN" in row.reason
 
 
 def test_a_file_of_another_model_is_refused_in_words(setting):

@@ -42,6 +42,9 @@ BAD = {
     "text": ({"image": np.full((4, 2, 3), "a")}, ONE, "must hold numbers"),
     "lengths": ({"z": np.ones((5, 2)), "a": np.ones((4, 1))}, TWO, "equally many rows"),
     "labels": ({"x": GOOD, "y": np.zeros(3)}, ONE, "equally many rows"),
+    "labels of text": ({"x": GOOD, "y": np.full(4, "a")}, ONE, "`y` in `data` must hold numbers. Received: dtype <U1"),
+    "complex labels": ({"x": GOOD, "y": np.ones(4, complex)}, ONE, "must hold numbers. Received: dtype complex128"),
+    "labels with NaN": ({"x": GOOD, "y": np.array([0, 1, np.nan, 1])}, ONE, "`y` in `data` must be finite.*1 of 4"),
     "type": (3, ONE, "Received: int"),
     "no file": ("nowhere.npz", ONE, "does not exist"),
 }

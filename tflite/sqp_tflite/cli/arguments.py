@@ -196,6 +196,10 @@ class _Completion(argparse.Action):
 class _Parser(argparse.ArgumentParser):
     """Answers a bad call in one line, with the nearest option where none has that name."""
 
+    def print_help(self, file: Any = None) -> None:
+        # argparse itself says nothing where the help cannot be printed.
+        print(self.format_help(), end="", file=file, flush=True)
+
     def error(self, message: str) -> NoReturn:
         known = [option for action in self._actions for option in action.option_strings]
         words = message.partition("unrecognized arguments: ")[2].split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import shlex
 import signal
@@ -23,6 +24,9 @@ __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspec
 _INTERRUPTED = 130
 _TERMINATED = 143
 
+_LONGEST_CAUSE = 300
+"""Characters of an unforeseen error that are shown."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -32,6 +36,21 @@ class _Call:
     out: IO[str]
     err: IO[str]
     command: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a command found.
+
+    Attributes:
+        code: Its exit code.
+        show: Prints it.
+        written: A sentence about the files that are on the disk by now, "" for none.
+    """
+
+    code: int
+    show: Callable[[], None]
+    written: str = ""
 
 
 def export_main(arguments: Sequence[str] | None = None) -> int:
@@ -49,27 +68,74 @@ def check_main(arguments: Sequence[str] | None = None) -> int:
     return _run(check_parser(), arguments, _check)
 
 
-def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, action: Callable[[_Call], int]) -> int:
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, action: Callable[[_Call], _Outcome]) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = parser.parse_args(given)
-    from sqp_tflite.cli.noise import quiet
+    from sqp_tflite.cli.noise import open_streams, quiet, throw_away_output
 
+    open_streams()
+    try:
+        options = _parsed(parser, given)
+    except BrokenPipeError:
+        throw_away_output()
+        return 0
+    except OSError as error:
+        throw_away_output()
+        return _unprintable(sys.stderr, parser.prog, error)
     with quiet(options.debug) as (out, err), _ended_softly():
         call = _Call(options, out, err, shlex.join([parser.prog, *given]))
         try:
-            code = action(call)
-            out.flush()
-            return code
+            outcome = action(call)
         except ExportError as error:
             if options.debug:
                 raise
-            _tell(call, parser.prog, error)
-            return error.exit_code
-        except BrokenPipeError:
-            return 0  # The reader of the output (`| head`) has stopped.
+            return _told(call, parser.prog, error)
         except KeyboardInterrupt:
-            print(f"{parser.prog}: interrupted, nothing was written", file=err)
+            _say(err, f"{parser.prog}: interrupted, nothing was written")
             return _INTERRUPTED
+        except Exception as error:  # The last resort: whatever was not foreseen is one line, and never a refusal.
+            if options.debug:
+                raise
+            _say(err, f"{parser.prog}: {_unforeseen(error)}")
+            return ExportError.exit_code
+        try:
+            outcome.show()
+            out.flush()
+        except BrokenPipeError:
+            pass  # The reader of the output (`| head`) has stopped.
+        except OSError as error:
+            code = _unprintable(err, parser.prog, error, outcome.written)
+            # What is on the disk decides: an export that wrote its file has not failed.
+            return outcome.code if outcome.written or outcome.code else code
+        return outcome.code
+
+
+def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
+    """Reads a call; --help, --version and the like print here and leave."""
+    try:
+        return parser.parse_args(given)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+
+
+def _unforeseen(error: Exception) -> str:
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    return (
+        f"unexpected {type(error).__name__}: {first[:_LONGEST_CAUSE]}. This is a fault of the program: please report "
+        "it with what the same call prints with --debug."
+    )
+
+
+def _unprintable(stream: IO[str], program: str, error: OSError, written: str = "") -> int:
+    """Says that standard output took nothing; returns the exit code of a bad environment."""
+    _say(stream, f"{program}: standard output cannot be written: {error.strerror or error}.{written}")
+    return ExportError.exit_code
+
+
+def _say(stream: IO[str], line: str) -> None:
+    """Prints a line where someone may see it; a stream that is gone or full is no reason to end in another way."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=stream, flush=True)
 
 
 @contextlib.contextmanager
@@ -90,6 +156,19 @@ def _ended_softly() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _told(call: _Call, program: str, error: ExportError) -> int:
+    """Shows an error as well as the streams allow, and returns its exit code."""
+    try:
+        _tell(call, program, error)
+        call.out.flush()
+        call.err.flush()
+    except BrokenPipeError:
+        pass
+    except OSError as unprinted:
+        _unprintable(call.err, program, unprinted)
+    return error.exit_code
+
+
 def _tell(call: _Call, program: str, error: ExportError) -> None:
     """Shows an error: the whole report where there is one, as text on standard error or as JSON on standard output."""
     if call.options.json and error.report:
@@ -102,7 +181,7 @@ def _tell(call: _Call, program: str, error: ExportError) -> None:
     print(f"{program}: {error}", file=call.err)
 
 
-def _export(call: _Call) -> int:
+def _export(call: _Call) -> _Outcome:
     from sqp_tflite.validate import validate
 
     options = _options(call)
@@ -116,10 +195,13 @@ def _export(call: _Call) -> int:
 
     report = exported.report
     show = text.show_plan if options.dry_run else text.show_report
-    _print(call, report.to_dict(), lambda console: show(console, report))
-    if exported.files and options.output and not call.options.json and not call.options.quiet:
-        text.show_files(_console(call.out), options.output.parent, tuple(exported.files), options.reports)
-    return 0
+
+    def shown() -> None:
+        _print(call, report.to_dict(), lambda console: show(console, report))
+        if exported.files and options.output and not call.options.json and not call.options.quiet:
+            text.show_files(_console(call.out), options.output.parent, tuple(exported.files), options.reports)
+
+    return _Outcome(0, shown, "" if options.output is None else f" `{options.output}` was written and may ship.")
 
 
 def _options(call: _Call) -> ExportOptions:
@@ -151,7 +233,7 @@ def _options(call: _Call) -> ExportOptions:
     )
 
 
-def _inspect(call: _Call) -> int:
+def _inspect(call: _Call) -> _Outcome:
     options = call.options
     from sqp_tflite.cli.text import show_graph
     from sqp_tflite.emit.rendering import check_names, render
@@ -159,15 +241,15 @@ def _inspect(call: _Call) -> int:
     from sqp_tflite.inspection import inspection
 
     check_names(options.report)
-    check_places(tuple(map(Path, options.report)))
+    check_places(tuple(map(Path, options.report)), (Path(options.file),))
     graph, report = inspection(Path(options.file), options.target, call.command)
     content = Path(options.file).read_bytes()
     write_all({Path(path): render(report, graph, content, Path(path).suffix) for path in options.report})
-    _print(call, report.to_dict(), lambda console: show_graph(console, graph, report))
-    return 1 if report.findings else 0
+    shown = functools.partial(show_graph, graph=graph, report=report)
+    return _Outcome(1 if report.findings else 0, lambda: _print(call, report.to_dict(), shown))
 
 
-def _check(call: _Call) -> int:
+def _check(call: _Call) -> _Outcome:
     options = call.options
     with _progress(call) as tell:
         tell("load")
@@ -199,8 +281,8 @@ def _check(call: _Call) -> int:
         "versions": dict(versions()),
         "command": call.command,
     }
-    _print(call, found, lambda console: show_check(console, options.file, rows))
-    return 3 if failed else 0
+    shown = functools.partial(show_check, file=options.file, rows=rows)
+    return _Outcome(3 if failed else 0, lambda: _print(call, found, shown))
 
 
 def _progress(call: _Call) -> contextlib.AbstractContextManager[Callable[[str], None]]:

@@ -10,6 +10,30 @@ from collections.abc import Iterator
 from typing import IO
 
 
+def open_streams() -> None:
+    """Gives standard streams that were closed by the caller (`>&-`) a place: nowhere.
+
+    A file that is opened later would otherwise get the number of standard output, and what is printed with it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+        if getattr(sys, name) is None:
+            stream = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115 (open as long as we run)
+            setattr(sys, name, stream)
+
+
+def throw_away_output() -> None:
+    """Lets what is left in the buffer of standard output go nowhere: the end of Python would fail on it again."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 @contextlib.contextmanager
 def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
     """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 lead to a log that nobody sees.

@@ -123,6 +123,8 @@ def agreement(
             raise ValueError(f"Output {place} must have the shape {theirs.shape}. Received: {ours.shape}.")
         if not np.array_equal(np.isfinite(ours), np.isfinite(theirs)):
             broken = f"output {place} is not finite where Keras's is"
+        elif np.isnan(ours).any():
+            broken = f"output {place} is NaN, which agrees with nothing"
         difference = np.abs(np.where(np.isfinite(ours) & np.isfinite(theirs), ours.astype(np.float64) - theirs, 0.0))
         errors.append(float(difference.max(initial=0.0)))
         # Codes reach from the smallest output to the largest, and always to 0.
@@ -160,14 +162,20 @@ def metric(outputs: NDArray[Any], labels: NDArray[Any], threshold: float = 0.5) 
     labels = np.asarray(labels)
     flat = outputs.reshape(len(outputs), -1)
     if flat.shape[1] > 1 and labels.size == len(labels):
-        if labels.min() < 0 or labels.max() >= flat.shape[1]:
+        if labels.min() < 0 or labels.max() >= flat.shape[1] or np.any(labels != np.floor(labels)):
             raise BadInputError(
                 f"Labels must be class numbers from 0 to {flat.shape[1] - 1}. "
-                f"Received: {labels.min()} to {labels.max()}."
+                f"Received: {labels.dtype} from {labels.min()} to {labels.max()}. "
+                "Put one class number per sample under y."
             )
         return float(np.mean(flat.argmax(axis=1) == labels.reshape(-1)))
     if flat.shape[1] > 1 and labels.shape == outputs.shape and set(np.unique(labels)) <= {0, 1}:
         return float(np.mean(flat.argmax(axis=1) == labels.reshape(len(labels), -1).argmax(axis=1)))
+    if labels.size != outputs.size:
+        raise BadInputError(
+            f"Labels must have one row per sample, of the shape of the model's first output, {outputs.shape}. "
+            f"Received: {labels.shape}. Put matching labels under y, or omit them."
+        )
     if set(np.unique(labels)) <= {0, 1}:
         return float(np.mean((flat.reshape(labels.shape) > threshold) == labels))
     return float(np.mean(np.abs(outputs.reshape(labels.shape) - labels)))

@@ -7,21 +7,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.source.load import Loaded
 from sqp_tflite.source.samples import Samples
 
 _CHUNK = 64
 
 
-def reference(loaded: Loaded, inputs: Samples) -> tuple[NDArray[Any], ...]:
+def reference(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> tuple[NDArray[Any], ...]:
     """Returns Keras's outputs for the samples, one array per output, shape (samples, ...), float32.
 
     Args:
         loaded: The model.
         inputs: The samples.
+        finite: Whether NaN and infinities are refused: nothing can agree with them.
+
+    Raises:
+        BadInputError: Keras's own outputs are not finite.
     """
-    chunks = []
+    chunks, names = [], []
     for start in range(0, len(inputs), _CHUNK):
         outputs = loaded.call([array[start : start + _CHUNK] for array in inputs.inputs])
+        names = list(outputs)
         chunks.append([np.asarray(value, dtype=np.float32) for value in outputs.values()])
-    return tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    found = tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    if finite:
+        for name, values in zip(names, found, strict=True):
+            _require_finite(name, values, loaded.source, inputs.given)
+    return found
+
+
+def _require_finite(name: str, values: NDArray[Any], source: str, given: bool) -> None:
+    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if not bad.size:
+        return
+    remedy = "Look for NaN in the weights (a training that diverged leaves them)"
+    remedy += ", and at the scale of --data." if given else ", or pass --data with real samples."
+    raise BadInputError(
+        f"The outputs of `{source}` must be finite in Keras. Received: NaN or infinity in output `{name}` for "
+        f"{len(bad)} of {len(values)} samples, the first is sample {bad[0]}. {remedy}"
+    )

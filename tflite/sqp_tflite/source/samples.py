@@ -95,6 +95,7 @@ def samples(data: Data | GivenData, specs: tuple[InputSpec, ...]) -> Samples:
             "Save it with numpy.savez and these names."
         )
     inputs = tuple(_checked(arrays[spec.name], spec, what) for spec in specs)
+    _check_labels(labels, what)
     _check_counts(inputs, names, labels, what)
     return Samples(inputs, None if labels is None else np.asarray(labels), given=True)
 
@@ -169,6 +170,21 @@ def _checked(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:
             f"first is row {rows[0]}. Remove or repair them."
         )
     return array.astype(spec.dtype)
+
+
+def _check_labels(labels: Any, what: str) -> None:
+    if labels is None:
+        return
+    array = np.asarray(labels)
+    if array.dtype.kind not in "fiub":
+        raise BadInputError(
+            f"`{LABELS}` in {what} must hold numbers. Received: dtype {array.dtype}. Pass class numbers or targets."
+        )
+    if not np.isfinite(array).all():
+        raise BadInputError(
+            f"`{LABELS}` in {what} must be finite. Received: NaN or infinity in {int(np.sum(~np.isfinite(array)))} of "
+            f"{array.size} labels. Remove these samples, or omit the labels."
+        )
 
 
 def _check_counts(inputs: tuple[NDArray[Any], ...], names: list[str], labels: Any, what: str) -> None:

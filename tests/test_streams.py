@@ -1,0 +1,111 @@
+"""Whatever becomes of the standard streams, the exit code and what is on the disk say the same."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from sqp_tflite.cli import commands
+
+COMMANDS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a small model, one with NaN in a weight, and the first one's file."""
+    made = tmp_path_factory.mktemp("streams")
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(2, name="out")])
+    model.save(made / "net.keras")
+    model.layers[0].set_weights([np.full((3, 2), np.nan), np.zeros(2)])
+    model.save(made / "nan.keras")
+    assert commands.export_main([str(made / "net.keras"), "-o", str(made / "net.tflite"), "--quiet"]) == 0
+    return made
+
+
+def run(folder, name, *given, closed=(), full=()):
+    """Runs a command whose streams are closed, or open but not for writing, as a full disk is."""
+    code = f"import sys; from sqp_tflite.cli.commands import {COMMANDS[name]} as main; sys.argv[0] = {name!r}; "
+    blocked = os.open(folder / "net.keras", os.O_RDONLY)
+
+    def before() -> None:
+        for number in full:
+            os.dup2(blocked, number)
+        for number in closed:
+            os.close(number)
+
+    done = subprocess.run(
+        [sys.executable, "-c", code + "sys.exit(main())", *given],
+        capture_output=True, text=True, cwd=folder, preexec_fn=before, timeout=300,
+    )  # fmt: skip
+    os.close(blocked)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("streams", "says"),
+    [
+        ({"closed": (1,)}, ""),
+        ({"closed": (0, 1, 2)}, ""),
+        ({"full": (1,)}, "standard output cannot be written.*`out.tflite` was written and may ship"),
+        ({"full": (1, 2)}, ""),
+    ],
+    ids=["output closed", "all closed", "output full", "output and errors full"],
+)
+def test_an_export_that_wrote_its_file_ends_with_0(folder, streams, says, tmp_path):
+    (folder / "out.tflite").unlink(missing_ok=True)
+    done = run(folder, "sqp-export", "net.keras", "-o", "out.tflite", **streams)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0
+    assert (folder / "out.tflite").read_bytes() == (folder / "net.tflite").read_bytes()
+    if says:
+        import re
+
+        assert re.search(says, done.stderr)
+
+
+@pytest.mark.parametrize("streams", [{"closed": (2,)}, {"full": (2,)}, {"closed": (1, 2)}])
+def test_a_bad_call_keeps_its_exit_code(folder, streams):
+    done = run(folder, "sqp-export", "no_such.keras", **streams)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("given", [["--version"], ["--help"]])
+def test_words_that_cannot_be_printed_are_an_error(folder, given):
+    done = run(folder, "sqp-export", *given, full=(1,))
+    assert done.returncode == 2
+    assert done.stderr.startswith("sqp-export: standard output cannot be written: ") and "Traceback" not in done.stderr
+
+
+def test_an_inspection_that_cannot_be_printed_is_an_error(folder):
+    done = run(folder, "sqp-inspect", "net.tflite", full=(1,))
+    assert done.returncode == 2
+    assert done.stderr.startswith("sqp-inspect: standard output cannot be written: ")
+
+
+def test_the_unforeseen_is_one_line_and_no_refusal(folder, monkeypatch, capfd):
+    """The planted fault: something inside fails in a way that nobody thought of."""
+
+    def fails(*_):
+        raise KeyError("x" * 5000)
+
+    monkeypatch.setattr("sqp_tflite.pipeline.run", fails)
+    given = [str(folder / "net.keras"), "-o", str(folder / "none.tflite")]
+    assert commands.export_main(given) == 2
+    printed = capfd.readouterr()
+    assert printed.err.count("\n") == 1 and len(printed.err) < 500
+    assert "unexpected KeyError" in printed.err and "--debug" in printed.err
+    assert not (folder / "none.tflite").exists()
+    with pytest.raises(KeyError):
+        commands.export_main([*given, "--debug"])
+
+
+def test_a_model_with_nan_in_its_weights_is_refused(folder, capfd):
+    out = folder / "nan.tflite"
+    assert commands.export_main([str(folder / "nan.keras"), "-o", str(out)]) == 2
+    printed = capfd.readouterr().err
+    assert "must be finite in Keras. Received: NaN or infinity in output `out`" in printed
+    assert "Look for NaN in the weights" in printed and not out.exists()
