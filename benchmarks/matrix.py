@@ -98,7 +98,7 @@ def markdown(found: list[Result], seconds: float) -> str:
     names = tuple(dict.fromkeys(row.model for row in found))
     lines = [_INTRODUCTION.format(models=", ".join(names), count=len(names), samples=SAMPLES, minutes=seconds / 60), ""]
     lines += [
-        "| --quantize | --lowering | --target | result | largest error | median size |",
+        "| --quantize | --lowering | --target | result | max error | median size |",
         "|---|---|---|---|---|---|",
     ]
     for wanted in combinations():

@@ -146,7 +146,7 @@ def measure(identifier: str, quantize: str, lowering: str, samples: int = SAMPLE
 
 
 def distance(content: bytes, model, samples: int) -> tuple[float, float]:
-    """Returns the largest error on the device's interpreter over an output's range, and the share of equal classes."""
+    """Returns the max error on the device's interpreter over an output's range, and the share of equal classes."""
     import numpy as np
 
     import sqp_keras

@@ -32,7 +32,7 @@ def measurements() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     usual, unusual = data.data[harmless], data.data[~harmless]
     usual = usual[np.random.default_rng(0).permutation(len(usual))]
     train, held = usual[:250], usual[250:]
-    # A log tames the long tails; mean and spread come from the training samples alone.
+    # A log tames the long tails; mean and spread come from the training samples only.
     mean, spread = np.log1p(train).mean(axis=0), np.log1p(train).std(axis=0)
     train, held, unusual = (((np.log1p(part) - mean) / spread).astype("float32") for part in (train, held, unusual))
     return train, np.concatenate([held, unusual]), np.repeat([False, True], [len(held), len(unusual)])

@@ -119,7 +119,7 @@ BAD = {
     "an artefact for another target": ({"emit": ("resolver",), "wanted": Combination(target="litert")}, "TensorFlow"),
     "report": ({"reports": (Path("r.pdf"),)}, "must name an .html or .json file"),
     "output": ({"output": Path("nowhere/o.tflite")}, "folder must exist"),
-    "a report over the output": ({"output": Path("o.json"), "reports": (Path("o.json"),)}, "a file of its own"),
+    "a report over the output": ({"output": Path("o.json"), "reports": (Path("o.json"),)}, "a separate file"),
     "output over the model": ({"output": "MODEL"}, "may not replace what is read"),
 }
 

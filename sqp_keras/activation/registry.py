@@ -1,6 +1,6 @@
 """The meaning of the string "squareplus" in Keras.
 
-Keras looks strings up in a table of its own, which registered names and custom objects do not change. The entry is
+Keras looks strings up in its own table, which registered names and custom objects do not change. The entry is
 replaced by this package's function. It has the same name and the same default, so a model that uses the string is
 saved with the plain string and also opens in stock Keras.
 """

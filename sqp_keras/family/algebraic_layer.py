@@ -129,5 +129,5 @@ def _sum(of: str, terms: int | None, alpha: float, upper: float | None, stored: 
     if of in coefficients.PASSED:
         return None
     if of == "softmax":
-        raise ValueError('A softmax has a layer of its own. Received: of="softmax". Use AlgebraicSoftmax(axis=...).')
+        raise ValueError('Softmax has its own layer. Received: of="softmax". Use AlgebraicSoftmax(axis=...).')
     return coefficients.find(of, terms, alpha, upper)

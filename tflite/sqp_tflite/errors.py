@@ -50,7 +50,7 @@ class RefusedError(ExportError):
         report: What was known when the export ended.
 
     Raises:
-        ValueError: No findings: a refusal without a reason helps nobody.
+        ValueError: No findings: a refusal needs a reason.
     """
 
     exit_code = 1

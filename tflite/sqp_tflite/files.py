@@ -152,7 +152,7 @@ def _check_distinct(places: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
             )
         if key in seen:
             raise BadInputError(
-                f"Each output must be a file of its own. Received: `{seen[key]}` and `{path}`, the same file. "
+                f"Each output must be a separate file. Received: `{seen[key]}` and `{path}`, the same file. "
                 "Give one of them another name."
             )
         seen[key] = path

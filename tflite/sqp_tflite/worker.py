@@ -150,7 +150,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(function: str, *arguments: Any, timeout: float = 1800.0) -> Any:
-    """Returns what `function` ("module:name") returns, run in a child process of its own.
+    """Returns what `function` ("module:name") returns, run in a new child process.
 
     Raises:
         CrashedError: The child died or took too long.

@@ -136,7 +136,7 @@ def check_parser() -> argparse.ArgumentParser:
         "--tolerance",
         type=_share,
         metavar="SHARE",
-        help="largest error over the outputs' range (default: by the file's type)",
+        help="max error over the outputs' range (default: by the file's type)",
     )
     _common(parser, reports=False)
     return parser

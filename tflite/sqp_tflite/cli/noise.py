@@ -36,7 +36,7 @@ def throw_away_output() -> None:
 
 @contextlib.contextmanager
 def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
-    """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 lead to a log that nobody sees.
+    """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 lead to a log that is thrown away.
 
     TensorFlow prints through C++ and before its Python part can be told not to, so the descriptors are moved.
 

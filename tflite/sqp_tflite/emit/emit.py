@@ -32,7 +32,7 @@ def check_known(kinds: Iterable[str]) -> None:
 
 
 def emit(kinds: Iterable[str], material: Material) -> dict[str, bytes]:
-    """Returns {relative path: content} of the artefacts; those of `project` stand in a folder named by the prefix.
+    """Returns {relative path: content} of the artefacts; those of `project` are in a folder named by the prefix.
 
     Args:
         kinds: Some of `KINDS`.

@@ -127,7 +127,7 @@ class Port:
 
     @property
     def zero_point(self) -> int | None:
-        """Returns the code that stands for 0, None for a plain tensor."""
+        """Returns the code of 0, None for a plain tensor."""
         quantization = self.tensor.quantization
         return None if quantization is None or self.tensor.dtype.startswith("float") else quantization.zero_points[0]
 
@@ -169,7 +169,7 @@ class Material:
 
 
 def identifier(name: str) -> str:
-    """Returns a C identifier in lower case made from any name; "" where nothing of it can stand in one."""
+    """Returns a C identifier in lower case made from any name; "" if none of its characters may be in one."""
     found = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", name.lower())).strip("_")
     return f"n{found}" if found[:1].isdigit() else found
 

@@ -76,7 +76,7 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
     row = _deciding(report)
     if row and row.max_abs_error is not None:
         about = f"{row.samples} samples on {NAMES[row.runtime]}"
-        tiles.append(Tile("Largest error", f"{row.error_of_range or 0:.2g} of range", about))
+        tiles.append(Tile("Max error", f"{row.error_of_range or 0:.2g} of range", about))
     if row and row.metric_before is not None and row.metric_after is not None:
         tiles.append(Tile("On your labels", f"{row.metric_after:.4g}", f"Keras: {row.metric_before:.4g}"))
     elif row and row.argmax_agreement is not None:

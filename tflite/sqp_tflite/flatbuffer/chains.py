@@ -1,4 +1,4 @@
-"""Finds functions of only one tensor: chains of elementwise operators that a table can stand for."""
+"""Finds functions of one tensor: chains of elementwise operators that a table can replace."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def verify(
         chain, result = chains[table.result]
         expected = table_of(walker, chain, main.tensors[chain.source], result).reshape(chain.channels, 256)
         if not np.array_equal(expected.reshape(-1), table.entries):
-            wrong.append(f"The table of `{table.result}` is not that of the chain it stands for.")
+            wrong.append(f"The table of `{table.result}` is not that of the chain that it replaces.")
         codes, results = observed[table.source], observed[table.result]
         channel = np.arange(codes.shape[-1]) % chain.channels
         looked_up = expected[np.broadcast_to(channel, codes.shape), codes.astype(np.int64) + 128]

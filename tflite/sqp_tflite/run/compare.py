@@ -22,7 +22,7 @@ FLOAT_TOLERANCE = 1e-4
 """Max error of a float32 file, over the range of the outputs: float32 sums in another order, over many layers."""
 
 ROUNDING = 2.0**-18
-"""What rounding alone may do to an output, over its size: 64 units of float32's last place. An output that hardly
+"""What only rounding may do to an output, over its size: 64 units of float32's last place. An output that hardly
 varies beside its size (a large bias, random weights) has no range to speak of."""
 
 TOLERANCES = MappingProxyType(

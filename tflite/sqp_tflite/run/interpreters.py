@@ -161,7 +161,7 @@ def ample_arena(content: bytes) -> int:
 
 
 def _reason(error: Exception, log: str) -> str:
-    """The interpreter's own words: TFLM says them on its standard error alone."""
+    """The interpreter's own words: TFLM prints them on standard error only."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("INFO", "WARNING", "W0000", "I0000"))]
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
