@@ -126,7 +126,7 @@ def test_outputs_do_not_replace_inputs_or_each_other(tmp_path):
         ):
             with pytest.raises(BadInputError, match="may not replace what is read.*another name"):
                 write()
-    with pytest.raises(BadInputError, match="a file of its own"):
+    with pytest.raises(BadInputError, match="a separate file"):
         files.check_places((tmp_path / "a.json", tmp_path / "saved" / ".." / "a.json"))
     assert data.read_bytes() == b"data" and (model / "saved_model.pb").read_bytes() == b"graph"
     files.check_places((tmp_path / "a.json", tmp_path / "b.json"), (model, data))
