@@ -101,6 +101,7 @@ def same(trained, single):
     assert np.abs(np.array(single[1]) - 2.0).max() > 1e-3
 
 
+@pytest.mark.large
 def test_two_devices_train_as_one():
     ((mirrored, single),) = results(start("devices"))
     same(mirrored, single)

@@ -143,7 +143,7 @@ def test_a_good_call_passes(tmp_path):
 def test_a_combination_that_cannot_work_is_refused_with_a_report(tmp_path):
     (tmp_path / "m.keras").write_bytes(b"never opened")
     options = ExportOptions(tmp_path / "m.keras", wanted=Combination("dynamic"), command="again")
-    with pytest.raises(RefusedError, match="Nearest that works") as refusal:
+    with pytest.raises(RefusedError, match="nearest that works") as refusal:
         validate(options)
     report = refusal.value.report
     assert (report.verdict, report.source, report.quantize) == ("refused", str(tmp_path / "m.keras"), "dynamic")

@@ -139,7 +139,7 @@ def test_without_data_an_integer_model_is_refused():
 def test_a_combination_is_refused_before_the_model_is_looked_at(tmp_path):
     file = tmp_path / "model.keras"
     file.write_bytes(b"no model at all")
-    with pytest.raises(RefusedError, match="Nearest that works: --quantize int8") as refusal:
+    with pytest.raises(RefusedError, match="nearest that works: --quantize int8") as refusal:
         export(file, quantize="dynamic")
     assert refusal.value.report.verdict == "refused"
 

@@ -1,4 +1,4 @@
-"""The errors of an export, each with the exit code that the command line gives it."""
+"""The errors of an export, each with its exit code on the command line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class ExportError(Exception):
-    """An export that gave no file. The message says the rule, what was received and what to do.
+    """An export that made no file. The message states the rule, what was received and what to do.
 
     Attributes:
         findings: All findings, not only the first.
-        report: What was known when the export ended, where there is a report.
+        report: What was known when the export ended, if there is a report.
         exit_code: What the command line exits with.
     """
 
@@ -25,16 +25,16 @@ class ExportError(Exception):
         self.report = report
 
     def __reduce__(self) -> tuple[type[ExportError], tuple[object, ...]]:
-        # An error that pickles as its message only would lose its findings on the way from a child process.
+        # Pickled as its message only, an error from a child process would lose its findings.
         return type(self), (str(self), self.findings, self.report)
 
 
 class BadInputError(ExportError):
-    """A call that cannot work: no such file, not a model, data of the wrong shape."""
+    """A call that cannot work: a missing file, not a model, data with the wrong shape."""
 
 
 class EnvironmentMissingError(ExportError):
-    """Something that this machine lacks: a runtime, a version, room on the disk."""
+    """Something that this machine lacks: a runtime, a version, disk space."""
 
 
 class CrashedError(ExportError):
@@ -50,7 +50,7 @@ class RefusedError(ExportError):
         report: What was known when the export ended.
 
     Raises:
-        ValueError: No findings: a refusal needs a reason.
+        ValueError: There are no findings: a refusal needs a reason.
     """
 
     exit_code = 1

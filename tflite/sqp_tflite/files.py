@@ -1,6 +1,6 @@
-"""Files of the user's: what is read must be there, what is written is written whole or not at all.
+"""The user's files: input files must exist, and output files are written completely or not at all.
 
-Imports nothing slow, so that a bad call is answered at once.
+Imports nothing slow, so that a bad call fails right away.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _KINDS = (
 
 
 def write_all(files: Mapping[Path, bytes], inputs: Iterable[Path] = ()) -> None:
-    """Writes all files, or none: each is written beside its place first and takes it once all of them are on the disk.
+    """Writes all files, or none: each is first written beside its place, and moved there once all are on the disk.
 
-    A symbolic link is followed: the file that it points to is written, and the link stays.
+    A symbolic link is followed: its target is written, and the link stays.
 
     Args:
-        files: Content by path; folders are made as needed.
-        inputs: Files and folders that were read, which no output may replace.
+        files: Content by path; folders are created as needed.
+        inputs: Files and folders that were read; no output may replace them.
 
     Raises:
-        BadInputError: A place is not a new or a regular file, or is an input, or the disk does not take it; files that
-            were there before stay as they were.
+        BadInputError: An output is neither a new nor a regular file, or is an input, or cannot be written; existing
+            files stay unchanged.
     """
     _check_distinct(tuple(files), tuple(inputs))
     current = Path()
@@ -60,7 +60,7 @@ def write_all(files: Mapping[Path, bytes], inputs: Iterable[Path] = ()) -> None:
             "Choose another place with -o."
         ) from error
     finally:
-        # Also after Ctrl-C: either all is in its place, or all is as it was.
+        # Also after Ctrl-C: either all files are in place, or everything is as before.
         for path, kept in reversed(placed):
             _settle(path, kept, done, {path for temporary, path in staged if not temporary.exists()})
         for leftover in (temporary for temporary, _ in staged):
@@ -71,7 +71,7 @@ def write_all(files: Mapping[Path, bytes], inputs: Iterable[Path] = ()) -> None:
 
 
 def _kept(path: Path) -> Path | None:
-    """Returns a second name of the file that stands at the path, None where there is none."""
+    """Returns the path of a copy of the existing file, None where there is none."""
     if not path.exists() or path.is_dir():
         return None
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -81,7 +81,7 @@ def _kept(path: Path) -> Path | None:
 
 
 def _settle(path: Path, kept: Path | None, done: bool, replaced: set[Path]) -> None:
-    """Puts the old file back where the writing was not finished, or lets it go."""
+    """Puts the old file back if the writing was not finished, else deletes its copy."""
     if not done and path in replaced:
         if kept is None:
             path.unlink(missing_ok=True)
@@ -93,11 +93,11 @@ def _settle(path: Path, kept: Path | None, done: bool, replaced: set[Path]) -> N
 
 
 def check_places(paths: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
-    """Raises `BadInputError` if a file may not or cannot be written at one of the paths, before any work is done.
+    """Raises `BadInputError` if one of the paths may not or cannot be written, before any work is done.
 
     Args:
-        paths: Where files are going to be written.
-        inputs: Files and folders that are going to be read.
+        paths: Where files will be written.
+        inputs: Files and folders that will be read.
     """
     places = tuple(paths)
     for given in places:
@@ -112,7 +112,7 @@ def check_places(paths: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
 
 
 def _followed(path: Path) -> Path:
-    """Returns the place that a path leads to: symbolic links are followed, not replaced."""
+    """Returns the real path: symbolic links are followed, not replaced."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -127,7 +127,7 @@ def _check_regular(given: Path, path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except OSError:
-        return  # Nothing is there yet; whether it can be made is seen when it is.
+        return  # Nothing is there yet; whether it can be created shows when it is written.
     if stat.S_ISREG(mode):
         return
     what = next((name for test, name in _KINDS if test(mode)), "something else")
@@ -138,7 +138,7 @@ def _check_regular(given: Path, path: Path) -> None:
 
 
 def _check_distinct(places: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
-    """Raises if two outputs are one file, or if one is a file that is read or lies in a folder that is read."""
+    """Raises if two outputs are the same file, or if one is an input or lies in an input folder."""
     read = {_identity(path): path for path in inputs}
     folders = [(path.resolve(), path) for path in inputs if path.is_dir()]
     seen: dict[object, Path] = {}
@@ -159,7 +159,7 @@ def _check_distinct(places: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
 
 
 def _identity(path: Path) -> object:
-    """Returns what two names of one file have in common: the inode, or the resolved path of a file yet to be made."""
+    """Returns what two names of one file have in common: the inode, or the resolved path if it does not exist yet."""
     try:
         found = path.stat()
     except OSError:
@@ -172,7 +172,7 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Makes a folder with its parents; returns those that were not there."""
+    """Creates a folder and its parents; returns those that did not exist."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return list(reversed(missing))

@@ -1,4 +1,4 @@
-"""Any TFLite file as a report: what it holds, what it needs, whether a target can run it."""
+"""Reports on any TFLite file: what it contains, what it needs, whether a target can run it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Rep
 
     Args:
         source: Path of the file.
-        target: Whose operators decide.
-        command: Stands in the report.
+        target: The target whose operators decide.
+        command: The command line, for the report.
 
     Raises:
-        BadInputError: Not a TFLite file.
+        BadInputError: The file is not a TFLite file.
     """
     graph = read(source)
     findings = audit(graph, target)
     found, notes = Memory(), list[str]()
     try:
-        # A file that the audit refuses may end the interpreter: its memory is calculated, not measured.
+        # A file that the audit refuses may crash the interpreter: its memory is calculated, not measured.
         found, arena = memory(source.read_bytes(), graph, "" if findings else target)
         notes += arena.notes if arena else ()
     except (BadInputError, CrashedError) as error:

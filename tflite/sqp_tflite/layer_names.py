@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 FORM_SCOPE = "sqp.act"
-"""The TensorFlow name scope in which export writes an activation; a tensor's name tells that it belongs to one."""
+"""The TensorFlow name scope of every activation that export writes; tensor names show it."""
 
 
 _SCOPE = re.compile(rf"(^|/){re.escape(FORM_SCOPE)}(_\d+)?/")
@@ -14,10 +14,10 @@ _SCOPE = re.compile(rf"(^|/){re.escape(FORM_SCOPE)}(_\d+)?/")
 
 @dataclass(frozen=True, slots=True)
 class LayerNames:
-    """The paths of a model's layers, and what its outputs are called; empty for a file without its model.
+    """The paths of a model's layers and the names of its outputs; empty for a file without its model.
 
     Attributes:
-        paths: "encoder/dense_2", parents before children.
+        paths: For example "encoder/dense_2"; parents before children.
         outputs: Pairs (output's name in the file, path of the layer that makes it).
     """
 
@@ -48,5 +48,5 @@ def scope_name(path: str) -> str:
 
 
 def in_scope(name: str) -> bool:
-    """Returns whether a tensor's name says that an activation's form made it, and nothing else did."""
+    """Returns whether a tensor's name says that only the form of an activation made it."""
     return all(_SCOPE.search(part) for part in name.split(";"))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 SCHEMA = 1
-"""Version of the JSON object; raised when a key changes its meaning or goes."""
+"""Version of the JSON object; increased when a key changes its meaning or is removed."""
 
 _MOST_LISTED = 8
-"""Operators of one activation that are listed in their order; more are counted."""
+"""Up to this many operators of an activation are listed in order; more are counted."""
 
 
 class Kind(str, enum.Enum):
@@ -49,10 +49,10 @@ class Finding:
     """One reason why a file may not ship.
 
     Attributes:
-        layer: The Keras layer, or the tensor where the model is not known.
-        op: As the schema spells it; "" where the finding is not about an operator.
-        dtype: The type that decides whether a kernel exists; "" where the finding is not about a type.
-        rule: What was broken, in a sentence.
+        layer: The Keras layer, or the tensor if the model is not known.
+        op: As the schema spells it; "" if the finding is not about an operator.
+        dtype: The type that decides whether a kernel exists; "" if the finding is not about a type.
+        rule: The rule that was broken, in a sentence.
         remedy: What to do, in a sentence.
         kind: What the finding is about.
     """
@@ -66,7 +66,7 @@ class Finding:
 
     @property
     def received(self) -> str:
-        """Returns the operator and the type, as far as the finding has them."""
+        """Returns the operator and the type, if the finding has them."""
         return ", ".join(word for word in (self.op, self.dtype) if word)
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One activation that was exchanged: `max_change` is the largest change of its output."""
+    """One activation that was replaced: `max_change` is the largest change of its output."""
 
     layer: str
     was: str
@@ -93,11 +93,11 @@ class Agreement:
         runtime: "litert", "tflite-runtime" or "tflm".
         status: "ok", "failed" (it could not run the file), "differs", "not checked" (not installed) or "saturates" (an
             integer file at the ends of its range: shown, not judged).
-        reason: The runtime's own words, or what is missing; "" when ok.
+        reason: The runtime's own message, or what is missing; "" when ok.
         samples: How many inputs were compared.
-        max_abs_error: Largest difference of any output, in the output's unit.
+        max_abs_error: Max error of any output, in the output's unit.
         error_of_range: The same over the range of Keras's outputs.
-        max_steps: Largest difference in steps of the output's scale; None for float outputs.
+        max_steps: Max error in steps of the output's scale; None for float outputs.
         argmax_agreement: Share of samples with Keras's argmax; None for outputs with one element.
         metric_before: Accuracy of Keras on the labels; None without labels.
         metric_after: Accuracy of the file.
@@ -147,11 +147,11 @@ class Memory:
         arena_runtime: The interpreter, with its version.
         arena_32bit_low: No 32-bit target needs less.
         arena_32bit_high: No 32-bit target with reference kernels needs more.
-        peak_tensor: The largest tensor at the moment when the tensors are largest together.
-        peak_bytes: Their size together.
-        peak_layer: The layer that runs at that moment.
-        ram_budget: What `--ram` allowed.
-        flash_budget: What `--flash` allowed.
+        peak_tensor: The largest tensor at the memory peak.
+        peak_bytes: The size of all tensors at the peak.
+        peak_layer: The layer that runs at the peak.
+        ram_budget: The limit of `--ram`.
+        flash_budget: The limit of `--flash`.
         steps: What is in memory at each operator.
     """
 
@@ -177,7 +177,7 @@ class Activation:
 
     Attributes:
         name: Keras's name ("softplus", "squareplus", "algebraic", ...), "unknown" for the user's own code.
-        parameters: Pairs (name, value) of what the model sets, e.g. (("b", 4.0),). Arrays are left out.
+        parameters: Pairs (name, value) of what the model sets, e.g. (("b", 4.0),). Arrays are omitted.
         spelled: What the model calls it; "" where that is the name.
     """
 
@@ -199,7 +199,7 @@ class Form(str, enum.Enum):
     """How an export writes an activation."""
 
     OPS = "ops"
-    """With operators in the model's own type of numbers."""
+    """With operators in the model's own number type."""
     ISLAND = "island"
     """In float, between conversions of an integer model."""
     INT16 = "int16"
@@ -215,15 +215,15 @@ _BEFORE_OPS = {Form.ISLAND: "in float: ", Form.INT16: "in int16: ", Form.TABLE: 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """What one layer's activation is and what the export writes for it.
+    """One layer's activation and what the export writes for it.
 
     Attributes:
-        layer: The layer, with the attribute where it is not the plain activation.
+        layer: The layer, and the attribute if it is not `activation`.
         now: The activation that is exported.
         form: How it is written.
         ops: The operators of that form.
-        refused: Those of them that the target may not run.
-        was: The activation of the user's model where it was exchanged.
+        refused: Those of them that the target cannot run.
+        was: The activation of the user's model if it was replaced.
     """
 
     layer: str
@@ -255,7 +255,7 @@ class PlanRow:
 
 
 def _counted(ops: tuple[str, ...]) -> str:
-    """Returns a few operators in their order, many as numbers."""
+    """Returns few operators in order, many as counts."""
     if len(ops) <= _MOST_LISTED:
         return " ".join(ops)
     return " ".join(f"{ops.count(op)} {op}" for op in dict.fromkeys(sorted(ops)))
@@ -263,7 +263,7 @@ def _counted(ops: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LayerError:
-    """How far a layer's output in the integer file is from the float file's, on the data; worst first in a report."""
+    """The error of a layer's output in the integer file against the float file, on the data; worst first in reports."""
 
     layer: str
     tensor: str
@@ -298,7 +298,7 @@ class Report:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as one JSON object, keys as documented."""
+        """Returns the report as one JSON object with the documented keys."""
         return {"schema": SCHEMA, **_plain(self), "versions": dict(self.versions)}
 
 

@@ -1,4 +1,4 @@
-"""The versions of all that decides what an export gives."""
+"""The versions of everything that affects an export."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DISTRIBUTIONS = (
 
 
 def versions() -> tuple[tuple[str, str], ...]:
-    """Returns pairs (distribution, version), "not installed" where there is none, and Python's own."""
+    """Returns pairs (distribution, version), "not installed" if it is missing, and Python's own."""
     found = [(name, version(name)) for name in DISTRIBUTIONS]
     return (*found, ("python", platform.python_version()))
 
 
 def version(name: str) -> str:
-    """Returns the installed version of a distribution, "not installed" where there is none."""
+    """Returns the installed version of a distribution, "not installed" if it is missing."""
     for candidate in (name, f"{name}-cpu"):
         try:
             return importlib.metadata.version(candidate)

@@ -1,7 +1,7 @@
-"""Runs a named function in a child process: native code that dies there becomes a message here.
+"""Runs a named function in a child process: if native code crashes there, it becomes a message here.
 
-A worker is a fresh Python that reads pickled calls from a pipe, so it works under any user script (no `__main__` is
-imported again) and beside any threads. What the child prints goes to a log that only an error message quotes.
+A worker is a fresh Python that reads pickled calls from a pipe, so it works under any user script (`__main__` is
+not imported again) and beside any threads. What the child prints goes to a log; only error messages quote it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Worker:
     """A child process that runs functions one after the other; use it in a `with` block.
 
     Args:
-        imports: Modules that the child imports at once, while the parent goes on with other work.
-        fork: Whether the child may be a copy of this process, which saves the imports. Only safe while this process
-            has not yet begun to compute: `may_fork` tells.
+        imports: Modules that the child imports right away, while the parent goes on with other work.
+        fork: Whether the child may be a copy of this process, which saves the imports. This is only safe while this
+            process has not started to compute; see `may_fork`.
     """
 
     def __init__(self, imports: tuple[str, ...] = (), *, fork: bool = False):
@@ -48,12 +48,12 @@ class Worker:
         self.close()
 
     def call(self, function: str, *arguments: Any, timeout: float = 1800.0) -> Any:
-        """Returns what the function returns; its exceptions come through as they are.
+        """Returns what the function returns; its exceptions are raised unchanged.
 
         Args:
             function: "module:name" of a module-level function.
-            *arguments: What it is called with; must pickle.
-            timeout: Seconds after which the child is ended.
+            *arguments: Its arguments; they must pickle.
+            timeout: Seconds after which the child is killed.
 
         Raises:
             CrashedError: The child died or took too long.
@@ -76,7 +76,7 @@ class Worker:
         raise value
 
     def close(self) -> None:
-        """Ends the child; closing it again does nothing."""
+        """Ends the child; a second call does nothing."""
         self.alive = False
         self._process.kill()
         self._process.wait()
@@ -105,13 +105,13 @@ _IDLE_LOCK = threading.Lock()
 
 @contextlib.contextmanager
 def lent(purpose: str, imports: tuple[str, ...], *, fork: bool = False) -> Iterator[Worker]:
-    """Yields a worker that is kept for the next caller of the same purpose; one that died is not.
+    """Yields a worker, which is kept for the next caller with the same purpose unless it died.
 
-    A library takes seconds to import, and who exports one model often exports another. Kept workers end with this
-    process.
+    A library takes seconds to import, and a user who exports one model often exports another. Kept workers end with
+    this process.
 
     Args:
-        purpose: What the worker is for; workers of one purpose are alike.
+        purpose: What the worker is for; workers with one purpose are interchangeable.
         imports: As in `Worker`.
         fork: As in `Worker`.
     """
@@ -150,7 +150,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(function: str, *arguments: Any, timeout: float = 1800.0) -> Any:
-    """Returns what `function` ("module:name") returns, run in a new child process.
+    """Returns what `function` ("module:name") returns, run in its own child process.
 
     Raises:
         CrashedError: The child died or took too long.
@@ -162,7 +162,7 @@ def run(function: str, *arguments: Any, timeout: float = 1800.0) -> Any:
 def may_fork() -> bool:
     """Returns whether this process may be copied: it has imported TensorFlow and not yet computed with it.
 
-    TensorFlow starts the threads that a copy would lack when its first operation runs, not before.
+    A copy would lack TensorFlow's threads, which start when its first operation runs, not before.
     """
     if sys.platform != "linux" or "tensorflow" not in sys.modules or threading.active_count() > 1:
         return False
@@ -219,7 +219,7 @@ class _Forked:
                 os.dup2(log.fileno(), 2)
                 _serve(os.fdopen(their_requests, "rb"), os.fdopen(their_answers, "wb"), imports)
             finally:
-                os._exit(0)  # Nothing of the parent's may be cleaned up twice.
+                os._exit(0)  # Nothing that belongs to the parent may be cleaned up twice.
         os.close(their_requests)
         os.close(their_answers)
         self.requests: IO[bytes] = os.fdopen(our_requests, "wb")
@@ -254,12 +254,12 @@ def _answer(function: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
         return True, getattr(importlib.import_module(module), name)(*arguments)
     except ExportError as error:
         return False, error
-    except Exception as error:  # The parent gets every failure of the child, in words.
+    except Exception as error:  # The parent gets every failure of the child as text.
         return False, ChildError(type(error).__name__, str(error))
 
 
 class ChildError(Exception):
-    """An exception of the child: its type's name and its text (the type itself may not exist in the parent)."""
+    """An exception in the child: the name of its type and its text (the parent may not have the type itself)."""
 
     def __init__(self, kind: str, text: str):
         super().__init__(kind, text)
@@ -271,7 +271,7 @@ class ChildError(Exception):
 
 
 if __name__ == "__main__":
-    # The class that the parent knows is the one of the imported module, not of `__main__`.
+    # The parent knows the classes of the imported module, not those of `__main__`.
     from sqp_tflite import worker
 
     answers = os.fdopen(os.dup(1), "wb")

@@ -1,6 +1,6 @@
-"""Which type of numbers, lowering and target go together, decided before anything is converted.
+"""Which number type, lowering and target work together, decided before anything is converted.
 
-A combination works if the target has the kernels that it needs: `ops.json` is the only list of them.
+A combination works if the target has the kernels that it needs; `ops.json` is the only list of kernels.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One choice of each, in the words of the options.
+    """One choice of each, spelled as in the options.
 
     Attributes:
-        quantize: The type of numbers, one of `QUANTIZE`.
+        quantize: The number type, one of `QUANTIZE`.
         lowering: How an activation is written in an integer model, one of `LOWERINGS`.
-        target: Whose operator table and interpreter decide, one of `TARGETS`.
+        target: The target whose operator table and interpreter decide, one of `TARGETS`.
     """
 
     quantize: str = "float32"
@@ -58,7 +58,7 @@ class Combination:
 
 
 def combinations() -> Iterator[Combination]:
-    """Yields all of them."""
+    """Yields all combinations."""
     for quantize in QUANTIZE:
         for lowering in LOWERINGS:
             for target in TARGETS:
@@ -66,7 +66,7 @@ def combinations() -> Iterator[Combination]:
 
 
 def broken(wanted: Combination) -> str | None:
-    """Returns why a combination cannot work, None where it can."""
+    """Returns why a combination cannot work, None if it can."""
     if (wanted.quantize, wanted.lowering) == ("int16x8", "table"):
         return "A table of an int16 tensor would have 65,536 entries for each activation."
     if wanted.quantize == "dynamic" and _DENSE not in hybrid(wanted.target):
@@ -95,16 +95,16 @@ def nearest(wanted: Combination) -> Combination:
 
 
 def refuse(wanted: Combination, io: str | None) -> None:
-    """Refuses what cannot work, before anything is converted.
+    """Refuses a combination that cannot work, before anything is converted.
 
     Args:
-        wanted: What was asked for.
+        wanted: What was requested.
         io: Type of the inputs and outputs; None for the model's own.
 
     Raises:
-        BadInputError: A word that is not one of the choices, or inputs and outputs of a type that the model does not
+        BadInputError: A value is not one of the choices, or inputs and outputs have a type that the model does not
             have.
-        RefusedError: The combination cannot work; its finding names the nearest that does.
+        RefusedError: The combination cannot work; the finding names the nearest one that does.
     """
     for option, given, choices in (
         ("quantize", wanted.quantize, QUANTIZE),
@@ -118,10 +118,10 @@ def refuse(wanted: Combination, io: str | None) -> None:
     if io not in (None, own, "float32"):
         raise BadInputError(
             f"Inputs and outputs at {wanted.quantize} can be {own}"
-            f"{'' if own == 'float32' else ' or float32'}. Received: --io {io}. Leave --io out for {own}."
+            f"{'' if own == 'float32' else ' or float32'}. Received: --io {io}. Omit --io for {own}."
         )
     rule = broken(wanted)
     if rule:
-        remedy = f"Nearest that works: {nearest(wanted)}."
+        remedy = f"The nearest that works: {nearest(wanted)}."
         finding = Finding("the model", "", wanted.quantize, rule, remedy, Kind.DTYPE)
         raise RefusedError(f"{wanted} cannot work. {rule} {remedy}", (finding,))

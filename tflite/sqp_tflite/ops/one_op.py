@@ -1,4 +1,4 @@
-"""Models of a single operator, one for every type that it could be given: what the probe runs."""
+"""Models with one operator, one model per type that it could have: what the probe runs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One operator with operands: a computed operand is fed with its `code` everywhere.
+    """One operator with its operands; a computed operand is filled with its `code`.
 
     Attributes:
         op: As the schema spells it.
-        dtype: The type that decides, as `graph.Op.dtype` has it.
-        inputs: Operands in order; None for one left out.
+        dtype: The deciding type, as in `graph.Op.dtype`.
+        inputs: Operands in order; None for an omitted one.
         outputs: Operands in order.
         options: Name of the schema's options table, and its fields.
         version: Of the operator.
@@ -54,14 +54,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A builder of cases and the types it is asked for."""
+    """A builder of cases, and the types that are probed."""
 
     dtypes: tuple[str, ...]
     build: Callable[[str, str], Case] = field(repr=False)
 
 
 def value(shape: Shape, dtype: str, scale: float | None = None, zero_point: int | None = None) -> Operand:
-    """Returns a computed operand; quantised types get a scale, with every code a number >= 0 at int8."""
+    """Returns a computed operand; quantised types get a scale, and every int8 code stands for a number >= 0."""
     if dtype not in QUANTIZED:
         return Operand(shape, dtype, code=1)
     default = (0.02, -128) if dtype == "int8" else (0.001, 0)
@@ -71,7 +71,7 @@ def value(shape: Shape, dtype: str, scale: float | None = None, zero_point: int 
 
 
 def constant(shape: Shape, dtype: str, values: Any, scale: float = 0.0) -> Operand:
-    """Returns an operand whose values the file holds; a scalar is repeated."""
+    """Returns an operand with constant values; a scalar is repeated."""
     size = int(np.prod(shape, dtype=np.int64))
     return Operand(shape, dtype, tuple(np.broadcast_to(np.asarray(values, float), (size,)).tolist()), scale)
 

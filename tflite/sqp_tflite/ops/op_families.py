@@ -1,4 +1,4 @@
-"""How a one-operator model of every operator looks: operands and options, by family of operators."""
+"""The operands and options of each operator's one-operator model, by family of operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIXED_OUTPUT = {
     ("LOG_SOFTMAX", "int16"): (16 / 65536, 32767),
     ("L2_NORMALIZATION", "int8"): (1 / 128, 0),
 }
-"""Operators whose kernels insist on one scale and zero point of the output."""
+"""Operators whose kernels require a fixed scale and zero point of the output."""
 
 _IMAGE = (1, 4, 4, 2)
 _VECTOR = (1, 4)
@@ -37,7 +37,7 @@ _VECTOR = (1, 4)
 
 def _unary(table: str | None = None, **fields: object) -> Callable[[str, str], Case]:
     def build(op: str, dtype: str) -> Case:
-        # A signed input range for what is odd or bounded; roots and logarithms get numbers >= 0.
+        # Odd and bounded functions get a signed input range; roots and logarithms get numbers >= 0.
         fixed = FIXED_OUTPUT.get((op, dtype))
         x = value(_VECTOR, dtype, *((0.02, 0) if fixed and dtype == "int8" else ()))
         return Case(
@@ -171,7 +171,7 @@ def _cast(op: str, dtype: str) -> Case:
 
 
 def _quantize(op: str, dtype: str) -> Case:
-    # The same type with another scale, which every interpreter that quantises at all must have.
+    # The same type with another scale: every interpreter that can quantise must have it.
     other = value(_VECTOR, "int8" if dtype == "float32" else dtype, 0.03, 0)
     return Case(op, dtype, (value(_VECTOR, dtype),), (other,))
 
@@ -311,7 +311,7 @@ FAMILIES: dict[str, Family] = {
     "LOGICAL_NOT": Family(("bool",), _unary("LogicalNotOptions")),
     "QUANTIZE": Family(REAL, _quantize),
     "DEQUANTIZE": Family((*QUANTIZED, "float16"), _dequantize),
-    # What the project never writes, and users meet in other files.
+    # The project never writes these, but users find them in other files.
     "EXP": Family(REAL, _unary("ExpOptions")),
     **{op: Family(REAL, _unary()) for op in ("LOG", "LOGISTIC", "TANH", "ELU", "SIN", "CEIL", "FLOOR", "ROUND")},
     "COS": Family(REAL, _unary("CosOptions")),
@@ -333,7 +333,7 @@ HYBRID = {op: Family(("float32",), _hybrid) for op in _WITH_WEIGHTS}
 
 
 def cases(ops: tuple[str, ...] | None = None, hybrid: bool = False) -> Iterator[Case]:
-    """Yields a case for every operator and type that is worth asking for.
+    """Yields a case for every operator and type that is worth probing.
 
     Args:
         ops: Operators to keep; None for all.

@@ -15,7 +15,7 @@ def stored() -> dict[str, Any]:
 
 
 def dumps(content: dict[str, Any]) -> str:
-    """Returns the table as JSON with one operator a line, so that a change is seen as one."""
+    """Returns the table as JSON with one operator per line, so that diffs are small."""
     parts = []
     for section, entries in content.items():
         inner = []
@@ -30,7 +30,7 @@ def dumps(content: dict[str, Any]) -> str:
 
 
 def differences(now: dict[str, Any], before: dict[str, Any]) -> tuple[str, ...]:
-    """Returns a sentence for everything that a target gained or lost between two tables.
+    """Returns a sentence for each thing that a target gained or lost between two tables.
 
     Args:
         now: A table as `table` returns it, of some or all targets.
@@ -87,13 +87,13 @@ def _cell(content: dict[str, Any], target: str, op: str) -> str:
 
 _INTRODUCTION = """# Operators
 
-Written by `python -m sqp_tflite.ops.probe --docs`; do not edit. For every operator and type a model of that one
+Written by `python -m sqp_tflite.ops.probe --docs`; do not edit. For every operator and type, a model with only that
 operator was built and run on the real interpreters
 ({packages}).
-A type is listed if the model could be allocated and invoked; in brackets the highest version of the operator
-that the interpreter takes (TFLM does not look at versions). A file may hold an operator that is admitted and that the
-target has for its type and version. Not admitted are exponentials, logarithms and what is made of them, and operators
-without an integer or a small kernel."""
+A type is listed if the model could be allocated and invoked. The number in brackets is the highest version of the
+operator that the interpreter accepts (TFLM ignores versions). A file may contain an operator if it is admitted and the
+target has it for its type and version. Exponentials, logarithms, operators made of them, and operators without an
+integer kernel or a small kernel are not admitted."""
 
 _HYBRID = """## Float activations with int8 weights
 

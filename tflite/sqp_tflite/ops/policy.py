@@ -1,4 +1,4 @@
-"""Which operators a file may hold: the project's rule for every target, and the kernels that each target has."""
+"""Which operators a file may contain: the project's rule for every target, and the kernels of each target."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPARING = frozenset(
 CHANGING_TYPE = frozenset(("QUANTIZE", "DEQUANTIZE"))
 
 ADMITTED = LINEAR | DATA_MOVING | ARITHMETIC | COMPARING | CHANGING_TYPE
-"""The operators that the project lets into a file. Everything else is refused for every target."""
+"""The operators that the project allows in a file. All others are refused for every target."""
 
 NAMES = MappingProxyType({"tflm": "TensorFlow Lite Micro", "litert": "LiteRT", "tflite-runtime": "tflite-runtime 2.14"})
 
@@ -53,7 +53,7 @@ def hybrid(target: str) -> tuple[str, ...]:
 
 @functools.cache
 def versions(target: str) -> MappingProxyType[str, int]:
-    """Returns {op: highest version that the target's interpreter takes}; empty for TFLM, which ignores versions.
+    """Returns {op: highest version that the target's interpreter accepts}; empty for TFLM, which ignores versions.
 
     Args:
         target: One of `TARGETS`.
@@ -78,7 +78,7 @@ def takes_version(op: str, version: int, target: str) -> bool:
 
 
 def broken_rule(op: str, dtype: str, target: str) -> str | None:
-    """Returns the sentence that says why an operator may not be in a file, None where it may.
+    """Returns a sentence that says why an operator may not be in a file, None if it may.
 
     Args:
         op: As the schema spells it.

@@ -1,6 +1,6 @@
-"""Runs one-operator models on the real interpreters and keeps what ran as `ops.json`.
+"""Runs one-operator models on the real interpreters and stores what ran in `ops.json`.
 
-`python -m sqp_tflite.ops.probe` shows what differs from the stored table; `--write` stores the new one; `--docs` prints
+`python -m sqp_tflite.ops.probe` shows what differs from the stored table; `--write` stores a new one; `--docs` prints
 the table as Markdown.
 """
 
@@ -29,7 +29,7 @@ PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert", "tflite-runtime"
 ARENA_BYTES = 1 << 16
 SECONDS_PER_MODEL = 20
 MAX_VERSION = 16
-"""Above the highest version of any operator in the schema of today."""
+"""Above the highest version of any operator in the current schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Probed:
     """What one target ran.
 
     Attributes:
-        types: {op: types}, no entry for an operator that ran for no type.
-        versions: {op: highest version that it takes}; empty for TFLM, which does not look at versions.
+        types: {op: types}; operators that ran for no type are omitted.
+        versions: {op: highest version that it accepts}; empty for TFLM, which ignores versions.
         hybrid: Operators that it runs with float activations and int8 weights.
     """
 
@@ -52,9 +52,9 @@ def probe(target: str, ops: tuple[str, ...] | None = None) -> Probed:
 
     Args:
         target: One of `policy.TARGETS`, its package installed.
-        ops: Operators to ask for; None for all.
+        ops: Operators to probe; None for all.
     """
-    # In a fresh process: a copy of one that has loaded other interpreters crashes for reasons of theirs.
+    # In a new process: a fork of one that has loaded other interpreters crashes inside them.
     return run("sqp_tflite.ops.probe:probe_here", target, ops)
 
 
@@ -96,7 +96,7 @@ def table(targets: Sequence[str]) -> dict[str, Any]:
 
 
 def _run_all(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked: Sequence[Case]) -> list[bool]:
-    """Runs the files in children: one child runs until a file kills it, the next starts after that file."""
+    """Runs the files in children: if a file kills its child, the next child continues after that file."""
     verdicts: list[bool] = []
     while len(verdicts) < len(files):
         verdicts += _run_until_death(runner, files[len(verdicts) :], asked[len(verdicts) :])
@@ -118,7 +118,7 @@ def _run_until_death(
 
 
 def _child(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked: Sequence[Case], writing: int) -> None:
-    """Answers one byte a file and ends the process: nothing of the parent's may run in it."""
+    """Writes one byte per file and ends the process: no code of the parent may run in it."""
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
@@ -126,7 +126,7 @@ def _child(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked:
         signal.alarm(SECONDS_PER_MODEL)
         try:
             runner(content, case)
-        except Exception:  # The verdict is all that is wanted, whatever an interpreter raises.
+        except Exception:  # Only the verdict matters, whatever an interpreter raises.
             os.write(writing, b"0")
         else:
             os.write(writing, b"1")
@@ -151,7 +151,7 @@ def _run_tflm(content: bytes, case: Case) -> None:
 def _run_litert(content: bytes, case: Case) -> None:
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    # Without the default delegate: the operator's own kernel is what is asked for.
+    # Without the default delegate: the operator's own kernel is probed.
     _invoke(
         Interpreter(
             model_content=content, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
@@ -183,7 +183,7 @@ _RUNNERS = {"tflm": _run_tflm, "litert": _run_litert, "tflite-runtime": _run_tfl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compares, stores or prints the table; returns 0, or 1 where the installed interpreters differ from it."""
+    """Compares, stores or prints the table; returns 0, or 1 if the installed interpreters differ from it."""
     parser = argparse.ArgumentParser(prog="python -m sqp_tflite.ops.probe", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--write", metavar="FILE", help="probe and store the table")
     parser.add_argument("--docs", action="store_true", help="print the stored table as Markdown, without probing")
