@@ -40,8 +40,8 @@ BAD = {
     "nan": ({"image": holed(np.nan)}, ONE, "1 of 4 rows, the first is row 2"),
     "inf": ({"image": holed(-np.inf)}, ONE, "the first is row 2"),
     "text": ({"image": np.full((4, 2, 3), "a")}, ONE, "must hold numbers"),
-    "lengths": ({"z": np.ones((5, 2)), "a": np.ones((4, 1))}, TWO, "equally many rows"),
-    "labels": ({"x": GOOD, "y": np.zeros(3)}, ONE, "equally many rows"),
+    "lengths": ({"z": np.ones((5, 2)), "a": np.ones((4, 1))}, TWO, "same number of rows"),
+    "labels": ({"x": GOOD, "y": np.zeros(3)}, ONE, "same number of rows"),
     "type": (3, ONE, "Received: int"),
     "no file": ("nowhere.npz", ONE, "does not exist"),
 }
