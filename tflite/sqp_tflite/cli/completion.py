@@ -1,4 +1,4 @@
-"""Completion scripts for the shells, made from the commands' own parsers."""
+"""Completion scripts for the shells, made from the commands' parsers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _fish(parsers: Mapping[str, argparse.ArgumentParser]) -> str:
 
 
 def _plain(text: str | None) -> str:
-    """A help text that can stand in single quotes and brackets in all three shells."""
+    """A help text that is safe in single quotes and brackets in all three shells."""
     kept = (text or "").replace("%%", "%")
     for mark in "'[]:\\`$":
         kept = kept.replace(mark, "")

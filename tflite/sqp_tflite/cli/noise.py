@@ -1,4 +1,4 @@
-"""Keeps what third-party native code prints away from the terminal."""
+"""Keeps the output of third-party native code off the terminal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import IO
 
 @contextlib.contextmanager
 def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
-    """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 lead to a log that nobody sees.
+    """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 go to a log that is discarded.
 
-    TensorFlow prints through C++ and before its Python part can be told not to, so the descriptors are moved.
+    TensorFlow prints from C++ before it can be silenced from Python, so the descriptors are redirected.
 
     Args:
         debug: Whether to let everything through instead.
@@ -41,5 +41,5 @@ def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             for stream in (out, err):
-                with contextlib.suppress(OSError):  # a pipe whose reader has gone
+                with contextlib.suppress(OSError):  # a pipe whose reader is gone
                     stream.close()
