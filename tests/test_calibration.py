@@ -1,4 +1,4 @@
-"""Ranges come from the user's data alone, and what is odd about them is said."""
+"""Ranges come only from the user's data, and anything odd about them is reported."""
 
 import numpy as np
 import pytest

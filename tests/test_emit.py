@@ -125,7 +125,7 @@ def test_c_files_compile_for_the_core_and_the_array_is_aligned_in_flash(arm, mat
 
 
 def section_of(object_file: Path, symbol: str, tools: str = "") -> tuple[str, int]:
-    """Returns the section that a symbol stands in and that section's alignment, as readelf says."""
+    """Returns a symbol's section and its alignment, from readelf."""
     symbols = subprocess.run([f"{tools}readelf", "-sW", str(object_file)], capture_output=True, text=True, check=True)
     number = next(line.split()[6] for line in symbols.stdout.splitlines() if line.split()[-1:] == [symbol])
     sections = subprocess.run([f"{tools}readelf", "-SW", str(object_file)], capture_output=True, text=True, check=True)

@@ -261,7 +261,7 @@ def test_a_file_is_unpacked_once_per_step_that_changes_it(monkeypatch):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_codes_of_numbers_far_from_zero_reach_to_zero(sign):
-    """Kernels pad with the code of 0, so that every range holds it; here the data alone would not."""
+    """Kernels pad with the code of 0, so that every range holds it; here the data by itself would not."""
     model = models.dense()
     *others, bias = model.get_weights()
     model.set_weights([*others, bias + 100.0 * sign])
