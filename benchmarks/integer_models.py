@@ -1,8 +1,9 @@
-"""Size, accuracy and host latency of the demo's CNN in its integer forms, beside the stock converter's ReLU model.
+"""Size, accuracy and host latency of the demo's CNN in its integer forms, and of the stock converter's ReLU model.
 
 `python -m benchmarks.integer_models` prints a table; `--write docs/integer-models.md` stores it. The ReLU model is the
-same network with ReLU, trained alike and converted to int8 by TensorFlow's converter. Latencies are the best of several
-rounds on this machine, one thread, one image; TFLM runs its reference kernels here, on a device it is another order.
+same network with ReLU, trained the same way and converted to int8 by TensorFlow's converter. Latencies are the best of
+several rounds on this machine, one thread, one image. TFLM runs its reference kernels here; on a device the order is
+different.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ _INTRODUCTION = """# Integer forms of the demo's CNN
 Written by `python -m benchmarks.integer_models --write docs/integer-models.md`; do not edit. The CNN of
 examples/digits.py, trained for 25 epochs, and the same network with ReLU; accuracy on 360 test images, time per image
 on one thread of the machine that wrote this (best of 7 rounds of 100 calls). TensorFlow Lite Micro's package runs
-reference kernels: its times say nothing of a device, docs/results.md has instruction counts."""
+reference kernels: its times say nothing about a device; docs/results.md has instruction counts."""
 
 
 def main(arguments: list[str] | None = None) -> int:

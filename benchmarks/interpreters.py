@@ -112,11 +112,11 @@ def measure_here(runtime: str, folder: Path, seconds: float) -> list[dict[str, A
 
 
 def measure(folder: Path, seconds: float) -> dict[str, list[dict[str, Any]]]:
-    """Returns {runtime: rows}, each runtime measured in a process of its own; one that is not installed is left out."""
+    """Returns {runtime: rows}, each runtime measured in a process of its own; missing ones are omitted."""
     figures = {}
     for runtime, module in MODULES.items():
         if importlib.util.find_spec(module) is None:
-            print(f"{RUNTIMES[runtime]} is not installed: left out.", file=sys.stderr)
+            print(f"{RUNTIMES[runtime]} is not installed: omitted.", file=sys.stderr)
             continue
         file = folder / f"{runtime}.json"
         command = [sys.executable, "-m", "benchmarks.interpreters", "--runtime", runtime, "--folder", str(folder)]

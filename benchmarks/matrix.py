@@ -1,7 +1,7 @@
 """Every type of numbers, lowering and target on the models of tools/zoo.py and the demo's CNN.
 
 `python -m benchmarks.matrix` prints a table; `--write docs/quantization-matrix.md` stores it. `--models Z01,Z22` picks
-some. A cell counts the models whose file the target's audit admits and its interpreter runs in agreement with Keras.
+some. A cell counts the models whose file passes the target's audit and agrees with Keras on its interpreter.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ _INTRODUCTION = """# All combinations
 Written by `python -m benchmarks.matrix --write docs/quantization-matrix.md`; do not edit. {count} models ({models}):
 the demo's CNN, trained, and models of tools/zoo.py with squareplus activations, logits as outputs and seeded random
 weights. Each was exported, judged by the target's operator table, run on the target's interpreter and compared with
-Keras on {samples} samples, in {minutes:.0f} minutes. The error is the largest of any output over the range of the
-outputs, 0 included."""
+Keras on {samples} samples, in {minutes:.0f} minutes. The max error is that of any output, over the range of the
+outputs including 0."""
 
 
 def demo() -> tuple:

@@ -17,10 +17,10 @@ SECTIONS = {
 }
 FIGURES = {
     "shape": "Figure 1: value, first and second derivative; the derivatives are the library's own gradients.",
-    "difference": "Figure 2: what is left of each function after ReLU is taken away, in float32. Naive softplus loses "
+    "difference": "Figure 2: each function minus ReLU, in float32. Naive softplus loses "
     "everything on the left, where 1 + exp(x) rounds to 1, and overflows on the right.",
     "half-precision": "Figure 3: relative error in float16 against float64, for every third float16 number: Keras's "
-    "built-in squareplus and this library's. Where the true value is no normal float16 there is no point.",
+    "built-in squareplus and this library's. There is no point where the true value is not a normal float16.",
 }
 COMMANDS = {
     "cpu": "python -m benchmarks.paper_table --framework {jax,tensorflow,numpy}",
@@ -139,9 +139,9 @@ def _interpreters(results: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield "Microseconds of one invocation on one thread of this machine, inputs already set; medians, quartiles in"
     yield 'brackets. "ours" is what `sqp_tflite.export` writes, "stock" what TensorFlow\'s converter makes of Keras\'s'
-    yield "own function. Single activations stand alone, so that ReLU is not fused; in the networks it is. TFLM runs"
+    yield "own function. In models of a single activation ReLU is not fused; in the networks it is. TFLM runs"
     yield "its portable kernels, on this PC. Squareplus in int8: by table, as an island of float operators, or of int16"
-    yield "operators; alone, without a layer in front that takes over the half, the islands carry one MUL more."
+    yield "operators; without a layer in front that takes over the factor 1/2, the islands have one more MUL."
     runtimes = results["interpreters"]["runtimes"]
     for group in dict.fromkeys(row["group"] for rows in runtimes.values() for row in rows):
         yield ""

@@ -166,7 +166,7 @@ def distance(content: bytes, model, samples: int) -> tuple[float, float]:
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table, and writes it where all models were measured; returns 1 if one did not pass."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", help=f"some of {','.join(MODELS)}; printed alone")
+    parser.add_argument("--models", help=f"some of {','.join(MODELS)}; printed only")
     parser.add_argument("--forms", help="some of float32,int8-algebraic,int8-table; with --models")
     parser.add_argument("--samples", type=int, default=SAMPLES)
     parser.add_argument("--json", help="also write the rows to this file")

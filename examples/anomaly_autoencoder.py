@@ -1,10 +1,10 @@
-"""An anomaly detector for a small device, from a network that was trained with exp inside.
+"""An anomaly detector for a small device, from a network that was trained with exp.
 
     python examples/anomaly_autoencoder.py --output anomaly
 
 An autoencoder learns to rebuild measurements of harmless cells (scikit-learn's breast cancer data, 30 numbers per
-sample); what it rebuilds badly is unusual. It was trained with ELU, as many published models are. ELU is exchanged
-for square roots without retraining, and the file is proven on the target's interpreter. What is written:
+sample); samples that it rebuilds badly are unusual. It is trained with ELU, like many published models. ELU is
+replaced with square roots without retraining, and the file is proven on the target's interpreter. Writes
 autoencoder.keras, autoencoder.tflite, and threshold.txt, the error above which a sample counts as unusual.
 """
 
@@ -32,7 +32,7 @@ def measurements() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     usual, unusual = data.data[harmless], data.data[~harmless]
     usual = usual[np.random.default_rng(0).permutation(len(usual))]
     train, held = usual[:250], usual[250:]
-    # A log tames the long tails; mean and spread come from the training samples only.
+    # A log shortens the long tails; mean and spread come from the training samples only.
     mean, spread = np.log1p(train).mean(axis=0), np.log1p(train).std(axis=0)
     train, held, unusual = (((np.log1p(part) - mean) / spread).astype("float32") for part in (train, held, unusual))
     return train, np.concatenate([held, unusual]), np.repeat([False, True], [len(held), len(unusual)])
@@ -58,7 +58,7 @@ def errors(model: keras.Model, x: np.ndarray) -> np.ndarray:
 
 
 def main() -> int:
-    """Trains, exchanges, compares, exports."""
+    """Trains, replaces, compares, exports."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("anomaly"), help="folder to write to (default: anomaly)")
     parser.add_argument("--epochs", type=int, default=150, help="passes over the training data (default: 150)")

@@ -1,9 +1,9 @@
-"""The main job on real data: train a small squareplus CNN on handwritten digits, export it, prove the file.
+"""The main task on real data: train a small squareplus CNN on handwritten digits, export it, prove the file.
 
     python examples/digits.py --output demo-output
 
-The data are scikit-learn's 1797 digits of 8 by 8 pixels. What is written: digits.keras, the test images with their
-labels as digits_test.npz, digits.tflite in float32 and digits_int8.tflite, whose ranges come from 256 training images.
+The data are scikit-learn's 1797 digits of 8 by 8 pixels. Writes digits.keras, the test images with their labels
+as digits_test.npz, digits.tflite in float32, and digits_int8.tflite, whose ranges come from 256 training images.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from keras import layers
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-import sqp_keras  # noqa: F401  gives the string "squareplus" its meaning
+import sqp_keras  # noqa: F401  registers the string "squareplus"
 
 
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -31,7 +31,7 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def build() -> keras.Model:
-    """Returns a CNN whose every activation is squareplus; the last layer gives logits."""
+    """Returns a CNN in which every activation is squareplus; the last layer gives logits."""
     return keras.Sequential(
         [
             keras.Input((8, 8, 1), name="image"),
@@ -78,7 +78,7 @@ def run(command: list[str]) -> None:
 
 
 def main() -> None:
-    """Trains, exports and shows what the file holds."""
+    """Trains, exports and shows what the files contain."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for what is written")
     parser.add_argument("--epochs", type=int, default=25)

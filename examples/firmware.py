@@ -1,10 +1,10 @@
 """Makes examples/firmware: what a firmware engineer gets, for a network that reads handwritten digits.
 
-    python examples/firmware.py            exports the trained model again; running it again changes no file but the
-                                           times in the report
-    python examples/firmware.py --train    trains it anew first (scikit-learn's digits, some seconds)
+    python examples/firmware.py            exports the trained model again; this changes nothing except the times in
+                                           the report
+    python examples/firmware.py --train    trains it first (scikit-learn's digits, a few seconds)
 
-The folder examples/firmware/digits is the product of `sqp-export --emit project` as it comes out: see its README.md.
+The folder examples/firmware/digits is the unchanged output of `sqp-export --emit project`: see its README.md.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from keras import layers
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-import sqp_keras  # noqa: F401  gives the string "squareplus" its meaning
+import sqp_keras  # noqa: F401  registers the string "squareplus"
 from sqp_tflite import Export, export
 from sqp_tflite.emit import CStyle
 
@@ -76,15 +76,15 @@ def make(folder: Path, report: bool = True) -> Export:
 
 
 def main() -> None:
-    """Trains if asked to, exports, and removes the second copy of the model."""
+    """Trains if requested, exports, and removes the second copy of the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--train", action="store_true", help="train the network anew")
+    parser.add_argument("--train", action="store_true", help="train the network again")
     HERE.mkdir(exist_ok=True)
     os.chdir(HERE)
     if parser.parse_args().train or not Path("digits.keras").exists():
         train(Path("digits.keras"))
     made = make(Path())
-    Path("digits.tflite").unlink()  # The folder has it.
+    Path("digits.tflite").unlink()  # The folder contains it.
     print(f"{len(made.files)} files in {HERE / 'digits'}; {made.report.agreement[0]}")
 
 

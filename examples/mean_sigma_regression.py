@@ -3,9 +3,9 @@
     python examples/mean_sigma_regression.py --output progression
 
 Two heads share a body: the mean of the progression of diabetes one year on (scikit-learn's data, 10 numbers per
-patient) and sigma, its standard deviation, trained together by the likelihood. Sigma must be positive: softplus does
-that, and becomes three square roots for the device; a floor keeps it away from 0. What is written: progression.keras
-and progression.tflite.
+patient) and sigma, its standard deviation, trained together by the likelihood. Sigma must be positive: softplus ensures
+that, and becomes three square roots for the device; a floor keeps it away from 0. Writes progression.keras and
+progression.tflite.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import sqp_keras
 from sqp_tflite import export
 
 FLOOR = 0.05
-"""Smallest sigma, in standard deviations of the target: the likelihood has no bound without one."""
+"""Smallest sigma, in standard deviations of the target: without it the likelihood has no bound."""
 
 
 def patients() -> list[np.ndarray]:
@@ -36,7 +36,7 @@ def patients() -> list[np.ndarray]:
 
 
 def build() -> keras.Model:
-    """Returns the model with the outputs mean and sigma, one after the other in one tensor for the loss."""
+    """Returns the model with the outputs mean and sigma, concatenated into one tensor for the loss."""
     x = keras.Input((10,), name="patient")
     body = layers.Dense(16, activation="tanh", kernel_regularizer=keras.regularizers.L2(1e-3))(x)
     mean = layers.Dense(1, name="mean")(body)
@@ -46,7 +46,7 @@ def build() -> keras.Model:
 
 
 def likelihood(y: object, mean_and_sigma: object) -> object:
-    """Returns the negative logarithm of the normal density, less its constant."""
+    """Returns the negative logarithm of the normal density, without its constant."""
     mean, sigma = mean_and_sigma[:, :1], mean_and_sigma[:, 1:]
     return ops.mean(ops.log(sigma) + 0.5 * ops.square((y - mean) / sigma), axis=-1)
 
@@ -59,7 +59,7 @@ def quality(model: keras.Model, x: np.ndarray, y: np.ndarray) -> tuple[float, fl
 
 
 def main() -> int:
-    """Trains, exchanges, compares, exports."""
+    """Trains, replaces, compares, exports."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("progression"), help="folder to write to")
     parser.add_argument("--epochs", type=int, default=120, help="passes over the training data (default: 120)")

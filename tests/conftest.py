@@ -38,7 +38,7 @@ class Ran:
 
 
 def run_process(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Ran:
-    """Runs a command in a process of its own; the package's commands are beside this Python."""
+    """Runs a command in its own process; the package's commands are next to this Python."""
     name, *rest = map(str, arguments)
     program = sys.executable if name == "python" else str(Path(sys.executable).with_name(name))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Ranges come from the user's data alone, and what is odd about them is said."""
+"""Ranges come only from the user's data, and anything odd about them is reported."""
 
 import numpy as np
 import pytest
@@ -74,5 +74,5 @@ def test_constant_layers_are_named(value, words):
 def test_what_is_no_number_is_refused_with_its_row(value):
     low, high = ordinary()
     high[5, 1] = value
-    with pytest.raises(BadInputError, match="`head` for row 5 .1 rows in all"):
+    with pytest.raises(BadInputError, match="`head` for row 5 .1 rows in total"):
         calibration.check(made(low, high), LAYERS)

@@ -125,7 +125,7 @@ def test_c_files_compile_for_the_core_and_the_array_is_aligned_in_flash(arm, mat
 
 
 def section_of(object_file: Path, symbol: str, tools: str = "") -> tuple[str, int]:
-    """Returns the section that a symbol stands in and that section's alignment, as readelf says."""
+    """Returns a symbol's section and its alignment, from readelf."""
     symbols = subprocess.run([f"{tools}readelf", "-sW", str(object_file)], capture_output=True, text=True, check=True)
     number = next(line.split()[6] for line in symbols.stdout.splitlines() if line.split()[-1:] == [symbol])
     sections = subprocess.run([f"{tools}readelf", "-SW", str(object_file)], capture_output=True, text=True, check=True)
@@ -320,13 +320,13 @@ def test_artefacts_are_the_same_every_time(materials):
 
 
 BAD = {
-    "an unknown kind": (lambda m: emit(["rust"], m), r"--emit must list some of c, resolver, golden, project"),
+    "an unknown kind": (lambda m: emit(["rust"], m), r"--emit must list one or more of c, resolver, golden, project"),
     "no golden vectors": (lambda m: emit(["golden"], dataclasses.replace(m, golden=None)), "must come from a run"),
     "no arena": (lambda m: emit(["project"], dataclasses.replace(m, arena=None)), "needs the measured arena"),
     "a keyword for a prefix": (lambda m: CStyle("class"), "must be a C identifier"),
     "a prefix with a blank": (lambda m: CStyle("my model"), "must be a C identifier"),
     "a section with a quote": (lambda m: CStyle("m", '.x"'), "must be a section's name"),
-    "a qualifier with a brace": (lambda m: CStyle("m", "", "const {"), "must be made of words"),
+    "a qualifier with a brace": (lambda m: CStyle("m", "", "const {"), "must consist of words"),
     "vectors of another type": (
         lambda m: emit(
             ["golden"],

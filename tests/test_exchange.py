@@ -114,7 +114,7 @@ def test_gates_of_recurrent_layers_are_reached():
 
 
 def gated(layer):
-    """Few steps: what is tested is that each gate of each step becomes an island or a table of its own."""
+    """Few steps: what is tested is that each gate of each step becomes its own island or table."""
     keras.utils.set_random_seed(0)
     return keras.Sequential([keras.Input((2, 3), name="x"), layer, L.Dense(3, activation="softmax", name="head")])
 

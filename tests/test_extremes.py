@@ -35,7 +35,7 @@ def test_a_float_input_goes_to_the_ends_of_the_data_and_as_far_again_from_the_mi
         assert image.dtype == extra.dtype == np.float32
         assert set(np.unique(image)) == {np.float32(low), np.float32(high)}
         assert (image[0] == low).all() and (image[1] == high).all()
-        # The rest are mixtures, and no two are alike.
+        # The rest are mixtures, and no two are the same.
         assert len({sample.tobytes() for sample in image}) == COUNT
         assert all(0.2 < (sample == high).mean() < 0.8 for sample in image[2:])
         assert sets[name].labels is None and not sets[name].given

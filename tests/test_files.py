@@ -48,7 +48,7 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
 
 
 def special(kind: str, folder: Path) -> Path:
-    """Makes something that is no regular file, of its own, in a temporary folder."""
+    """Makes something that is not a regular file, in its own temporary folder."""
     path = folder / "special"
     if kind == "a pipe":
         os.mkfifo(path)

@@ -12,7 +12,7 @@ def test_fast_fits_b_on_the_layers_own_inputs():
     model = sequential(layers.Dense(4, "softplus", kernel_initializer="identity"), shape=(4,))
     narrow = np.full((64, 4), 0.0, "float32")
     new, report = sqp_keras.replace_activations(model, "fast", data=narrow)
-    # At 0 alone the best b is the one that gives softplus's value there.
+    # At 0 only, the best b is the one that gives softplus's value there.
     assert new.layers[0].activation.b == pytest.approx(sqp_keras.B_VALUE, rel=2e-3)
     without, _ = sqp_keras.replace_activations(model, "fast")
     assert without.layers[0].activation.b == sqp_keras.B_MINIMAX

@@ -181,7 +181,7 @@ def test_outside_check_sees(page, fault):
 
 def test_verdict_comes_first_and_every_part_is_there(page):
     body = page[page.index("<body>") :]
-    assert body.index("Refused.") < body.index("Why not") < body.index('id="activations"')
+    assert body.index("Refused.") < body.index("Reasons") < body.index('id="activations"')
     for part in ("findings", "activations", "agreement", "layers", "graph", "memory", "ops", "io", "reproduce"):
         assert f'id="{part}"' in body
     assert "sqp-export m.keras --report m.html" in body

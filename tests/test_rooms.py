@@ -14,7 +14,7 @@ ORDER = {
     "sqp_tflite": "mcu report errors versions private layer_names files worker flatbuffer ops source "
     "run quantize emit options validate journal inspection parity pipeline cli".split(),
 }
-"""Rooms and root modules from the ground up; `docs/architecture.md` describes them."""
+"""Rooms and root modules, lowest first; `docs/architecture.md` describes them."""
 
 LINES_OF_A_MODULE = 350
 LINES_OF_A_FUNCTION = 60
@@ -28,7 +28,7 @@ def sources(package: str) -> dict[tuple[str, ...], ast.Module]:
 
 
 def imported(tree: ast.Module, package: str) -> Iterator[str]:
-    """Yields the room of every import of the package itself, wherever it stands in a module."""
+    """Yields the room of every import of the package itself, anywhere in a module."""
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):

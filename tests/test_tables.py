@@ -1,4 +1,4 @@
-"""Tables in the place of float chains: exact, the same on every interpreter, checked before and after."""
+"""Tables instead of float chains: exact, the same on every interpreter, checked before and after."""
 
 import dataclasses
 

@@ -70,7 +70,7 @@ def test_open_time_steps_inside_the_model_are_refused():
         def call(self, x):
             import tensorflow as tf
 
-            # As many rows as there are positive numbers: nobody knows before it runs.
+            # As many rows as there are positive numbers: unknown before it runs.
             return tf.boolean_mask(x[0], x[0, :, 0] > 0)[None]
 
         def compute_output_shape(self, shape):

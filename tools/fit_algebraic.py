@@ -113,7 +113,7 @@ SPECS = (
 
 
 def samples(spec: Spec) -> Array:
-    """Returns the inputs on which the largest error is lowered: dense where the bend is, out to 1e4 for the tails."""
+    """Returns the inputs on which the max error is lowered: dense where the bend is, out to 1e4 for the tails."""
     near, far = np.linspace(0.0, 12.0, 301), 12.0 + 1e4 * np.sinh(np.linspace(0.05, 9.0, 80)) / np.sinh(9.0)
     half = np.concatenate([near, far])
     if spec.shape == "line":
@@ -190,7 +190,7 @@ class Problem:
         return np.asarray(w + np.linalg.lstsq(side, d - side @ w, rcond=None)[0])
 
     def error(self, w: Array, c: Array, log_b: Array) -> float:
-        """Returns the largest error over the samples."""
+        """Returns the max error over the samples."""
         return float(np.abs(self.matrix(c, log_b) @ w - self.y).max())
 
 
@@ -204,7 +204,7 @@ def _limit_slopes(problem: Problem, q: Array, n: int, m: int) -> tuple[Array, Ar
 
 
 def descend(problem: Problem, c: Array, log_b: Array, rounds: int = 80) -> tuple[float, Array, Array, Array]:
-    """Returns a local optimum of the largest error: each round solves the linearised problem in a box around here."""
+    """Returns a local optimum of the max error: each round solves the linearised problem in a box around here."""
     w = problem.weights(c, log_b)
     for _ in range(100):
         bounded = np.append(w[: problem.extra], np.clip(w[problem.extra :], -problem.largest, problem.largest))
@@ -332,7 +332,7 @@ def evaluate(stored: dict[str, Any], x: Array) -> tuple[Array, Array]:
 
 
 def bounds_of(spec: Spec, stored: dict[str, Any]) -> tuple[float, float]:
-    """Returns the largest error of value and slope on a dense grid and in the tails, rounded up to three digits."""
+    """Returns the max error of value and slope on a dense grid and in the tails, rounded up to three digits."""
     near = np.linspace(-16.0, 16.0, 640_001)
     far = np.geomspace(16.0, 1e6, 60_001)
     x = np.concatenate([-far[::-1], near, far])

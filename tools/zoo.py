@@ -27,7 +27,7 @@ def build(identifier: str, activation: str = "squareplus", head: str = "logits",
 
     Args:
         identifier: "Z01" ... "Z27".
-        activation: What stands where the published model has relu or elu.
+        activation: What replaces the published model's relu or elu.
         head: "logits" without the last activation, "original" with it.
         seed: Of the weights.
     """

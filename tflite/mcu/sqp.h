@@ -4,25 +4,25 @@
  *
  * One header, C99 or C++11, no allocation, no table in RAM unless you ask for one, no state. Include it and call:
  *
- *   sqp_f32(x, b)                 the formula as it stands; what the export writes as MUL ADD SQRT ADD
- *   sqp_f32_halved(z, quarter_b)  the same with z = x/2, the half having been folded into the layer before: one
- *                                 multiplication less
- *   sqp_f32_stable(x, b)          without cancellation: the left tail keeps all its digits, for one division
+ *   sqp_f32(x, b)                 the plain formula, which the export writes as MUL ADD SQRT ADD
+ *   sqp_f32_halved(z, quarter_b)  the same with z = x/2, for a layer before it that already halves its output:
+ *                                 one multiplication fewer
+ *   sqp_f32_stable(x, b)          without cancellation: the left tail keeps all digits; costs one division
  *   sqp_i8_fill, sqp_i8_n         int8 through a table of 256 entries
- *   sqp_i16_setup, sqp_i16        int16 in fixed point, no floating point once set up
+ *   sqp_i16_setup, sqp_i16        int16 in fixed point, no floating point after the set-up
  *
  * A name that ends in _n works on n elements; input and output may be the same array.
  *
- * Square roots. With a floating-point unit the compiler's builtin becomes one instruction. GCC also links sqrtf, for
- * the sake of errno, unless it is told -fno-math-errno. Without a unit an integer routine of this header is used,
- * which rounds as IEEE 754 asks and pulls in nothing: by hardware division where there is one, bit by bit on cores
- * such as Cortex-M0. Define SQP_SQRT before the include to choose another.
+ * Square roots. With a floating-point unit the compiler's builtin becomes one instruction. GCC also links sqrtf, which
+ * sets errno, unless you pass -fno-math-errno. Without a unit an integer routine of this header is used, which rounds
+ * as IEEE 754 requires and links nothing: with hardware division if the core has it, bit by bit on cores such as
+ * Cortex-M0. Define SQP_SQRT before the include to choose another.
  *
  * Rounding. Compiled with -std=c99 or -ffp-contract=off the float kernels return the same bits on every core. GCC's
- * default (-std=gnu..) fuses x*x + b into one instruction where the core has it: one rounding less, so the last bit
- * may differ, towards the exact value.
+ * default (-std=gnu..) fuses x*x + b into one instruction if the core has it: one rounding fewer, so the last bit
+ * may differ and be closer to the exact value.
  *
- * Domain. b >= 0. Float kernels: abs(x) < 1.8e19, where x*x still fits; NaN in gives NaN out. Below, "step" is one
+ * Domain. b >= 0. Float kernels: abs(x) < 1.8e19, so that x*x does not overflow; NaN gives NaN. Below, "step" is one
  * unit of the quantised output.
  */
 #ifndef SQP_H_
@@ -60,14 +60,14 @@ extern "C" {
 #include <math.h>
 #endif
 
-/* The int16 kernel takes its root from the integer routine everywhere; bit by bit only where division is slow. */
+/* The int16 kernel always uses the integer root; bit by bit only where division is slow. */
 #if SQP_SQRT == SQP_SQRT_BITWISE
 #define SQP_ROOT_BITWISE 1
 #else
 #define SQP_ROOT_BITWISE 0
 #endif
 
-/* Returns half the number of leading zero bits of v > 0: how many places v moves, two bits each, to reach 2^30. */
+/* Returns half the number of leading zero bits of v > 0: the number of 2-bit shifts that bring v to 2^30 or more. */
 static inline unsigned sqp_leading_pairs(uint32_t v) {
 #if defined(__GNUC__) && !SQP_ROOT_BITWISE
     return (unsigned)__builtin_clz(v) >> 1;
@@ -81,7 +81,7 @@ static inline unsigned sqp_leading_pairs(uint32_t v) {
 #endif
 }
 
-/* Returns floor(sqrt(v) * 2^12), 28 bits, for v in [2^30, 2^32). Digit by digit, two bits of v for one of the root. */
+/* Returns floor(sqrt(v) * 2^12), 28 bits, for v in [2^30, 2^32). Digit by digit: two bits of v give one bit of the root. */
 static inline uint32_t sqp_root28_bitwise(uint32_t v) {
     uint32_t root = 1, rest = (v >> 30) - 1; /* the first digit is always 1 */
     int digit;
@@ -107,13 +107,13 @@ static inline uint32_t sqp_root28_divide(uint32_t v) {
     uint32_t r = (((v >> 16) * UINT32_C(43691)) >> 16) + UINT32_C(23210);
     uint32_t rest, root;
     r = (r + v / r) >> 1;
-    r = (r + v / r) >> 1; /* now floor(sqrt(v)) or 1 more, and 2^16 may be reached: differences wrap to the truth */
+    r = (r + v / r) >> 1; /* now floor(sqrt(v)) or 1 more, perhaps 2^16: differences wrap to the right value */
     rest = v - r * r;
     if ((int32_t)rest < 0) {
         r -= 1;
         rest += 2 * r + 1;
     }
-    root = (r << 12) + (rest << 11) / r; /* rest <= 2*r < 2^17; above the truth by less than 1/16, or cut below it */
+    root = (r << 12) + (rest << 11) / r; /* rest <= 2*r < 2^17; less than 1/16 above the exact value, or truncated below it */
     return (int32_t)((v << 24) - root * root) < 0 ? root - 1 : root;
 }
 
@@ -125,7 +125,7 @@ static inline uint32_t sqp_root28(uint32_t v) {
 #endif
 }
 
-/* Returns sqrt(v) rounded to nearest, with integers only. Zeros and NaN come back, negative v gives NaN. */
+/* Returns sqrt(v) rounded to nearest, with integers only. Zeros and NaN are returned, negative v gives NaN. */
 static inline float sqp_sqrtf_integer(float v) {
     uint32_t bits, fraction, root;
     int32_t exponent;
@@ -138,14 +138,14 @@ static inline float sqp_sqrtf_integer(float v) {
     }
     exponent = (int32_t)(bits >> 23) - 127;
     fraction = bits & UINT32_C(0x7FFFFF);
-    if (exponent == -127) { /* subnormal: bring the leading bit to its place */
+    if (exponent == -127) { /* subnormal: shift the leading bit into place */
         exponent = -126;
         while (fraction < UINT32_C(0x800000)) { fraction <<= 1; exponent -= 1; }
     } else {
         fraction |= UINT32_C(0x800000);
     }
-    /* An even exponent is halved; an odd one lends its factor 2 to the fraction. 28 - 24 bits are left to round by,
-     * and a root with 24 bits of input is never half-way between two floats. */
+    /* An even exponent is halved; the factor 2 of an odd one goes to the fraction. 28 - 24 bits are left for rounding,
+     * and the root of a 24-bit input is never half-way between two floats. */
     root = sqp_root28(fraction << (7 + (exponent & 1)));
     exponent = (exponent - (exponent & 1)) / 2;
     bits = ((uint32_t)(exponent + 126) << 23) + ((root + 8) >> 4);
@@ -166,7 +166,7 @@ static inline float sqp_sqrtf(float v) {
 /* ---- float32 ---- */
 
 /* Returns squareplus(x, b) by its formula. Absolute error up to 1.2e-7 * s, s = sqrt(x*x + b):
- * far to the left, where x and s cancel, nothing of y may be left. */
+ * far to the left, where x and s cancel, y may lose all its digits. */
 static inline float sqp_f32(float x, float b) {
     return 0.5f * (x + sqp_sqrtf(x * x + b));
 }
@@ -176,7 +176,7 @@ static inline float sqp_f32_halved(float z, float quarter_b) {
     return z + sqp_sqrtf(z * z + quarter_b);
 }
 
-/* Returns squareplus(x, b) within 2.4e-7 of its value on both sides, by y(x) * y(-x) = b/4. */
+/* Returns squareplus(x, b) with a relative error of at most 2.4e-7 on both sides, by y(x) * y(-x) = b/4. */
 static inline float sqp_f32_stable(float x, float b) {
     float size = x < 0.0f ? -x : x;
     float right = 0.5f * (size + sqp_sqrtf(x * x + b));
@@ -224,10 +224,10 @@ typedef struct {
     uint32_t b;         /* b in squared input steps, divided by 2^square_shift */
     int32_t multiplier; /* from root to output steps: multiplier * 2^-shift */
     uint8_t shift;
-    uint8_t square_shift; /* even; above 0 only where b is large against the input's range */
+    uint8_t square_shift; /* even; above 0 only if b is large compared with the input's range */
 } sqp_i16_params;
 
-/* Fills *p for input and output of int16 with zero point 0. Returns 0, or -1 if the numbers cannot be handled: a scale or
+/* Fills *p for input and output of int16 with zero point 0. Returns 0, or -1 if the values are not supported: a scale or
  * b out of range (scales > 0, b >= 0, b/in_scale^2 < 2^50), or a ratio in_scale/out_scale outside 2^-16 ... 2^16. */
 static inline int sqp_i16_setup(sqp_i16_params *p, float b, float in_scale, float out_scale) {
     float square, ratio;
@@ -245,7 +245,7 @@ static inline int sqp_i16_setup(sqp_i16_params *p, float b, float in_scale, floa
     while (ratio < 0.5f) { ratio *= 2.0f; shift += 1; }
     while (ratio >= 1.0f) { ratio *= 0.5f; shift -= 1; }
     p->multiplier = (int32_t)(ratio * 2147483648.0f); /* a float has 24 bits, so this is exact and below 2^31 */
-    p->shift = (uint8_t)(shift + 1 + 12 - p->square_shift / 2); /* +1 for the 1/2, the rest for the fraction's bits */
+    p->shift = (uint8_t)(shift + 1 + 12 - p->square_shift / 2); /* +1 for the factor 1/2, the rest for the fraction's bits */
     return 0;
 }
 

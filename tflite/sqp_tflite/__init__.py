@@ -1,4 +1,4 @@
-"""Exports Keras models to TFLite files that need no exp and no log, and proves it.
+"""Exports Keras models to TFLite files that need no exp and no log, and proves them.
 
 `export(model, output)`, `inspect(path)` and `check(model, tflite, data)` are what the commands sqp-export,
 sqp-inspect and sqp-check run. TensorFlow is imported when the first of them needs it. `include_dir()` is the folder of

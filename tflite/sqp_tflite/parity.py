@@ -35,7 +35,7 @@ def check(
         model: As in `export`.
         tflite: The file or its bytes.
         data: As in `export`.
-        tolerance: Max error over the range of the outputs; by default that of the file's type of numbers.
+        tolerance: Max error over the range of the outputs; by default that of the file's number type.
         names: As in `export`.
         trust_code: As in `export`.
         ends: Whether to compare also at the ends of the file's input range and beyond.

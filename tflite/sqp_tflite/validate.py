@@ -1,4 +1,4 @@
-"""Whether an export can be done as it was asked for, decided before any work."""
+"""Whether an export can work as requested, decided before any work."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sqp_tflite.versions import versions
 
 
 def validate(options: ExportOptions) -> None:
-    """Checks all that can be known without opening the model or the data.
+    """Checks everything that can be known without opening the model or the data.
 
     Args:
-        options: What was asked for.
+        options: What was requested.
 
     Raises:
-        BadInputError: A word that is not one of the choices, a file that is not there or cannot be written.
+        BadInputError: A value is not one of the choices, or a file is missing or cannot be written.
         RefusedError: The combination of numbers, lowering and target cannot work.
     """
     if isinstance(options.model, (str, Path)):

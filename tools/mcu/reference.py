@@ -1,6 +1,6 @@
 """The kernels of sqp.h in NumPy, operation by operation, so that results can be compared bit by bit.
 
-Beside each stands the exact value in float64, which says how good the kernel is, not only that it was translated well.
+Beside each is the exact value in float64, which says how good the kernel is, not only that it was translated well.
 """
 
 import math

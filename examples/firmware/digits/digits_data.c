@@ -1,6 +1,6 @@
 #include "digits_data.h"
 
-/* TFLM reads 32-bit words out of the array in place: it must start on a multiple of 16. */
+/* TFLM reads 32-bit words directly from the array: it must be aligned to 16 bytes. */
 #if defined(__cplusplus)
 #define DIGITS_ALIGN alignas(16)
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
@@ -10,7 +10,7 @@
 #elif defined(__ICCARM__)
 #define DIGITS_ALIGN _Pragma("data_alignment=16")
 #else
-#error "Say here how this compiler aligns an array to 16 bytes."
+#error "Add how this compiler aligns an array to 16 bytes."
 #endif
 
 DIGITS_ALIGN const unsigned char digits_data[DIGITS_SIZE] = {

@@ -1,4 +1,4 @@
-/* 8 inputs of the model and what TensorFlow Lite Micro (0.dev20261023182759) answers. */
+/* 8 inputs of the model and their outputs from TensorFlow Lite Micro (0.dev20261023182759). */
 #ifndef DIGITS_GOLDEN_H_
 #define DIGITS_GOLDEN_H_
 
@@ -6,7 +6,7 @@
 
 #define DIGITS_GOLDEN_COUNT 8
 
-/* How far an output of the device may be from the golden one, in the output's own unit (steps for codes). */
+/* Max difference between the device's output and the golden one, in the output's unit (steps for codes). */
 #define DIGITS_GOLDEN_OUTPUT_DIGIT_TOLERANCE 1
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-// The operators of `digits.keras`, no more and no less. Made by sqp-export. Do not edit.
+// Exactly the operators of `digits.keras`. Made by sqp-export. Do not edit.
 #ifndef DIGITS_OP_RESOLVER_H_
 #define DIGITS_OP_RESOLVER_H_
 
 #include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 
 namespace tflite {
-namespace micro {}  // Where newer releases keep their classes; older ones keep them in tflite.
+namespace micro {}  // Newer releases have their classes here; older ones have them in tflite.
 }  // namespace tflite
 
 namespace digits_ops {
@@ -16,7 +16,7 @@ using namespace tflite::micro;
 constexpr unsigned int kCount = 6;
 using Resolver = MicroMutableOpResolver<kCount>;
 
-// Returns whether every operator found its place.
+// Returns whether every operator was registered.
 inline bool Register(Resolver& resolver) {
   // CONV_2D version 1, int8, 2 times: strokes, parts
   if (resolver.AddConv2D() != kTfLiteOk) return false;

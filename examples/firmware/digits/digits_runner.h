@@ -15,13 +15,13 @@ extern "C" {
 /* Returns 0 when the model is ready; call it once. */
 int digits_prepare(void);
 
-/* Runs the model on what its inputs hold. Returns 0 when the outputs are valid. */
+/* Runs the model on its inputs. Returns 0 when the outputs are valid. */
 int digits_run(void);
 
 /* Bytes of the arena that are in use; valid after digits_prepare. */
 size_t digits_arena_used(void);
 
-/* Where to put `image`: 64 values of int8. Fill it before each run, TFLM may use the memory again. */
+/* Where to put `image`: 64 values of int8. Fill it before each run: TFLM may reuse the memory. */
 int8_t* digits_input_image(void);
 /* Where to find `digit`: 10 values of int8. */
 const int8_t* digits_output_digit(void);
@@ -30,7 +30,7 @@ const int8_t* digits_output_digit(void);
 }
 #endif
 
-/* From real numbers to codes: the nearest code, held inside the type's range. */
+/* From real numbers to codes: the nearest code, clipped to the type's range. */
 static inline int8_t digits_quantize_image(float real) {
   const float least = -128.0f;
   const float most = 127.0f;

@@ -1,4 +1,4 @@
-// Self-test: feeds the golden inputs to the model and compares what it answers with the golden outputs.
+// Self-test: feeds the golden inputs to the model and compares its outputs with the golden outputs.
 // Prints one line per vector and PASS or FAIL at the end. Made by sqp-export.
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Returns how many values are further from the golden ones than the tolerance allows.
+// Returns how many values differ from the golden ones by more than the tolerance.
 template <typename T, typename Tolerance>
 int CountWrong(const T* got, const T* golden, int count, Tolerance tolerance) {
   int wrong = 0;
@@ -24,7 +24,7 @@ int CountWrong(const T* got, const T* golden, int count, Tolerance tolerance) {
 int SelfTest() {
   const int refused = digits_prepare();
   if (refused != 0) {
-    MicroPrintf("FAIL: prepare says %d (1 schema, 2 operators, 3 arena of %d bytes too small)", refused,
+    MicroPrintf("FAIL: prepare returned %d (1 schema, 2 operators, 3 arena of %d bytes too small)", refused,
                 static_cast<int>(DIGITS_ARENA_BYTES));
     return 1;
   }

@@ -1,4 +1,4 @@
-"""What the three commands accept, and their help. Imports nothing slow: help and errors must appear at once."""
+"""The arguments of the three commands, and their help. Imports nothing slow: help and errors must be immediate."""
 
 from __future__ import annotations
 
@@ -20,70 +20,70 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "kb": 1 << 10, "mb": 1 << 20, "kib"
 
 _EXPORT = """examples:
   sqp-export model.keras
-      writes model.tflite beside it, proven on TensorFlow Lite Micro
+      writes model.tflite next to it, proven on TensorFlow Lite Micro
   sqp-export model.h5 -o net.tflite --data test.npz
-      compares on your data; labels under y give the accuracy before and after
+      compares on your data; with labels under y also the accuracy before and after
   sqp-export model.keras --quantize int8 --data train.npz
-      an int8 file; the ranges come from the data
+      writes an int8 file; the ranges come from the data
   sqp-export model.keras --quantize int8 --lowering table --data train.npz
-      the same with a table for each activation, whichever it is: no float, no exp
+      the same with a table for each activation, of any kind: no float, no exp
   sqp-export model.keras --replace accurate --head logits
-      exchanges softplus, ELU, SiLU, GELU, sigmoid, tanh ... for sums of square roots, drops a final softmax
+      replaces softplus, ELU, SiLU, GELU, sigmoid, tanh ... with sums of square roots, drops a final softmax
   sqp-export model.keras --replace silu=accurate,dense_2=fast --dry-run
-      prints what each activation becomes and what it costs, and stops
+      only prints what each activation becomes and what it costs
   sqp-export model.keras --emit c,resolver,golden,project --report report.html
-      also writes what a firmware engineer needs, and a page that explains the file
+      also writes the files that a firmware engineer needs, and a page about the model file
   sqp-export model.keras --ram 64k --flash 256k
-      refuses a model that does not fit, and says by how much
+      refuses a model that is too large, and says by how much
 
 output:
-  Everything is written beside OUT.tflite, all of it or nothing. The folder of `project` and the C symbols
-  carry the file's name; --c-prefix chooses another. The report goes to standard output, errors and
-  progress to standard error.
+  All files are written next to OUT.tflite, or none. The folder of `project` and the C symbols are named
+  after the file, or by --c-prefix. The report goes to standard output, errors and progress to standard
+  error.
 
 exit codes:
   0    the file may ship
   1    refused: an operator the target lacks, or a budget (every reason is listed)
-  2    bad call, bad input, or something that is not installed
-  3    the file's outputs are not the Keras model's
+  2    bad call, bad input, or something is not installed
+  3    the file's outputs differ from the Keras model's
   130  interrupted; nothing was written
 
 environment:
-  NO_COLOR  if set to anything, no colour; without it colour appears on a terminal only"""
+  NO_COLOR  if set, no colour; otherwise colour is used on terminals only"""
 
 _INSPECT = """examples:
   sqp-inspect model.tflite
       operators with versions and types, inputs, outputs, float islands, memory, verdict
   sqp-inspect model.tflite --target tflite-runtime --json
-      the same as one JSON object, judged for another interpreter
+      the same as one JSON object, for another interpreter
   sqp-inspect model.tflite --report model.html
-      the same as a page, with the graph and the memory over time
+      the same as an HTML page, with the graph and the memory over time
 
 exit codes:
-  0  the target may run it
-  1  it may not (every reason is listed)
+  0  the target can run it
+  1  it cannot (every reason is listed)
   2  bad call, or not a TFLite file"""
 
 _CHECK = """examples:
   sqp-check model.keras model.tflite --data test.npz
-      compares on your data, at the ends of the file's input range, and beyond it
+      compares on your data, at the ends of the file's input range, and beyond
 
 sets:
   data    the samples of --data, or seeded ones
-  ends    inputs at the smallest and largest values that the file can take (for a float file: of the data)
-  beyond  inputs twice as far out: a float file must still agree, an integer file holds them at its ends
+  ends    inputs at the smallest and largest values of the file's range (for a float file: of the data)
+  beyond  inputs twice as far out: a float file must still agree, an integer file clips them
 
 exit codes:
-  0  all that ran agree (what an integer file does at its ends and beyond is shown and not judged)
+  0  all that ran agree (differences of an integer file at the ends and beyond are shown, not judged)
   2  bad call or bad input
-  3  one differs, or cannot run the file"""
+  3  an interpreter differs, or cannot run the file"""
 
 
 def export_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-export."""
     parser = _parser(
         "sqp-export",
-        "Write a Keras model as a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
+        "Export a Keras model to a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
         _EXPORT,
     )
     parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
@@ -99,18 +99,18 @@ def export_parser() -> argparse.ArgumentParser:
         type=_artefacts,
         default=(),
         metavar="LIST",
-        help="some of c (array and header), resolver (the op resolver), golden (test vectors), project (a folder with "
-        "all of it and a self-test), separated by commas",
+        help="one or more of c (array and header), resolver (the op resolver), golden (test vectors), project (a "
+        "folder with all of these and a self-test), separated by commas",
     )
-    firmware.add_argument("--ram", type=_bytes, metavar="BYTES", help="largest arena; k and M are 1024 and 1024*1024")
-    firmware.add_argument("--flash", type=_bytes, metavar="BYTES", help="largest model file")
-    firmware.add_argument("--c-prefix", metavar="NAME", help="what C symbols, macros and files begin with")
+    firmware.add_argument("--ram", type=_bytes, metavar="BYTES", help="max arena size; k is 1024, M is 1024*1024")
+    firmware.add_argument("--flash", type=_bytes, metavar="BYTES", help="max size of the model file")
+    firmware.add_argument("--c-prefix", metavar="NAME", help="prefix of C symbols, macros and files")
     firmware.add_argument("--c-section", metavar="NAME", default="", help="linker section of the model array")
     firmware.add_argument(
         "--c-qualifier",
         metavar="WORDS",
         default="const",
-        help="before the array's type; '' has it in RAM (default: const)",
+        help="qualifier of the array's type; '' puts it in RAM (default: const)",
     )
     firmware.add_argument("--c-include", action=_Include)
     _common(parser)
@@ -119,7 +119,7 @@ def export_parser() -> argparse.ArgumentParser:
 
 def inspect_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-inspect."""
-    parser = _parser("sqp-inspect", "Show what any TFLite file holds, and whether a target can run it.", _INSPECT)
+    parser = _parser("sqp-inspect", "Show what any TFLite file contains, and whether a target can run it.", _INSPECT)
     parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file")
     _target(parser)
     _common(parser)
@@ -136,7 +136,7 @@ def check_parser() -> argparse.ArgumentParser:
         "--tolerance",
         type=_share,
         metavar="SHARE",
-        help="max error over the outputs' range (default: by the file's type)",
+        help="max error over the outputs' range (default: by the file's number type)",
     )
     _common(parser, reports=False)
     return parser
@@ -150,10 +150,12 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
 
 
 class _Version(argparse.Action):
-    """Prints the versions of all that decides what an export gives."""
+    """Prints the versions of everything that affects an export."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
-        super().__init__(option_strings, dest, nargs=0, help="print the versions of all that matters and exit")
+        super().__init__(
+            option_strings, dest, nargs=0, help="print the versions of everything that affects an export, and exit"
+        )
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from sqp_tflite.versions import versions
@@ -194,7 +196,7 @@ class _Completion(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Answers a bad call in one line, with the nearest option where none has that name."""
+    """Answers a bad call in one line, and suggests the nearest option if one is unknown."""
 
     def print_help(self, file: Any = None) -> None:
         # argparse itself says nothing where the help cannot be printed.
@@ -227,7 +229,7 @@ def _target(parser: argparse.ArgumentParser) -> None:
         "--target",
         choices=TARGETS,
         default="tflm",
-        help="whose operator table and interpreter decide (default: tflm, TensorFlow Lite Micro)",
+        help="interpreter whose operators and results decide (default: tflm, TensorFlow Lite Micro)",
     )
 
 
@@ -237,8 +239,8 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         "--quantize",
         choices=QUANTIZE,
         default="float32",
-        help="type of the numbers: float16 has half-precision weights, dynamic int8 weights, int8 and int16x8 (int16 "
-        "with int8 weights) are integer models and need --data (default: float32)",
+        help="number type: float16 has half-precision weights, dynamic int8 weights, int8 and int16x8 (int16 with int8 "
+        "weights) are integer models and need --data (default: float32)",
     )
     group.add_argument(
         "--io", choices=IO, help="type of the inputs and outputs (default: integer for an integer model)"
@@ -257,15 +259,15 @@ def _activations(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--replace",
         metavar="RULE",
-        help="exchange the activations that need exp or log: accurate (close enough to need no retraining), fast (one "
-        "square root each), or a list such as silu=accurate,tanh=fast by activation or layer",
+        help="replace the activations that need exp or log: accurate (close enough to need no retraining), fast (one "
+        "square root each), or a list by activation or layer such as silu=accurate,tanh=fast",
     )
     group.add_argument("--head", choices=HEADS, default="keep", help="logits drops a final softmax or sigmoid")
     group.add_argument(
         "--max-error",
         type=_bound,
         metavar="SHARE",
-        help="largest change of a value under --replace accurate, as a share of the activation's range; smaller takes "
+        help="max change of a value with --replace accurate, as a share of the activation's range; smaller needs "
         "more square roots (default: 0.001)",
     )
 
@@ -273,18 +275,20 @@ def _activations(parser: argparse.ArgumentParser) -> None:
 def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y")
     parser.add_argument(
-        "--map", action="append", default=[], metavar="NAME=ACT", help="what an unknown activation name means"
+        "--map", action="append", default=[], metavar="NAME=ACT", help="meaning of an unknown activation name"
     )
-    parser.add_argument("--trust-code", action="store_true", help="let code in the model file run (lambdas, imports)")
+    parser.add_argument(
+        "--trust-code", action="store_true", help="allow code in the model file to run (lambdas, imports)"
+    )
 
 
 def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
-    group = parser.add_argument_group("what is shown")
+    group = parser.add_argument_group("output")
     if reports:
         group.add_argument(
             "--report", action="append", default=[], metavar="FILE", help="write the report to an .html or .json file"
         )
-    group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    group.add_argument("--json", action="store_true", help="print only one JSON object")
     group.add_argument("--quiet", action="store_true", help="print errors only")
     group.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
     group.add_argument("--version", action=_Version)
@@ -296,7 +300,7 @@ def _artefacts(text: str) -> tuple[str, ...]:
     unknown = [kind for kind in kinds if kind not in ARTEFACTS]
     if unknown or not kinds:
         raise argparse.ArgumentTypeError(
-            f"must list some of {', '.join(ARTEFACTS)}, separated by commas. Received: {text!r}."
+            f"must list one or more of {', '.join(ARTEFACTS)}, separated by commas. Received: {text!r}."
         )
     return kinds
 
@@ -306,7 +310,7 @@ def _bytes(text: str) -> int:
     unit = matched[2].lower() if matched else ""
     if not matched or unit not in _UNITS or float(matched[1]) <= 0:
         raise argparse.ArgumentTypeError(
-            "must be a number of bytes above 0, k and M for 1024 and 1024 * 1024. "
+            "must be a number of bytes above 0, with k for 1024 and M for 1024 * 1024. "
             f"Received: {text!r}. For example 200k."
         )
     return int(float(matched[1]) * _UNITS[unit])

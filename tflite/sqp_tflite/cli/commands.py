@@ -30,7 +30,7 @@ _LONGEST_CAUSE = 300
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of a command: what was asked for, and the streams that reach the user."""
+    """One call of a command: its options, and the streams that reach the user."""
 
     options: argparse.Namespace
     out: IO[str]
@@ -140,7 +140,7 @@ def _say(stream: IO[str], line: str) -> None:
 
 @contextlib.contextmanager
 def _ended_softly() -> Iterator[None]:
-    """Has SIGTERM leave through the `finally` clauses, so that no temporary file and no child stays behind."""
+    """Makes SIGTERM run the `finally` clauses, so that no temporary file and no child process is left."""
 
     def leave(*_: object) -> None:
         raise SystemExit(_TERMINATED)
@@ -170,7 +170,7 @@ def _told(call: _Call, program: str, error: ExportError) -> int:
 
 
 def _tell(call: _Call, program: str, error: ExportError) -> None:
-    """Shows an error: the whole report where there is one, as text on standard error or as JSON on standard output."""
+    """Shows an error: the whole report if there is one, as text on standard error or as JSON on standard output."""
     if call.options.json and error.report:
         print(json.dumps(error.report.to_dict(), indent=2), file=call.out)
     if error.report and not call.options.json and not call.options.quiet:
@@ -205,7 +205,7 @@ def _export(call: _Call) -> _Outcome:
 
 
 def _options(call: _Call) -> ExportOptions:
-    """Returns what was asked for; reading it imports no TensorFlow."""
+    """Returns the export's options, without importing TensorFlow."""
     from sqp_tflite.emit import CStyle
 
     given = call.options
@@ -333,7 +333,7 @@ def _print(call: _Call, found: dict[str, Any], show: Callable[[Any], None]) -> N
 
 
 def _console(stream: IO[str]) -> Any:
-    """Returns rich's console on a stream: colour on a terminal only and not under NO_COLOR, full lines elsewhere."""
+    """Returns rich's console on a stream: colour only on a terminal without NO_COLOR, long lines elsewhere."""
     import os
 
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Completion scripts for the shells, made from the commands' own parsers."""
+"""Completion scripts for the shells, made from the commands' parsers."""
 
 from __future__ import annotations
 

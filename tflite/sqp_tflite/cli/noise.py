@@ -1,4 +1,4 @@
-"""Keeps what third-party native code prints away from the terminal."""
+"""Keeps the output of third-party native code off the terminal."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def throw_away_output() -> None:
 
 @contextlib.contextmanager
 def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
-    """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 lead to a log that is thrown away.
+    """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 go to a log that is discarded.
 
-    TensorFlow prints through C++ and before its Python part can be told not to, so the descriptors are moved.
+    TensorFlow prints from C++ before it can be silenced from Python, so the descriptors are redirected.
 
     Args:
         debug: Whether to let everything through instead.
@@ -65,5 +65,5 @@ def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
                 os.dup2(descriptor, number)
                 os.close(descriptor)
             for stream in (out, err):
-                with contextlib.suppress(OSError):  # a pipe whose reader has gone
+                with contextlib.suppress(OSError):  # a pipe whose reader is gone
                     stream.close()

@@ -1,4 +1,4 @@
-"""Progress of the long steps, on a terminal only."""
+"""Progress of the long steps, only on a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO
 
 STEPS = {
     "load": "Reading the model",
-    "trace": "Writing each activation in its form for the device",
+    "trace": "Writing the activations in their form for the device",
     "convert": "Converting with TensorFlow",
     "quantize": "Quantising",
     "calibrate": "Calibrating on the data",
@@ -21,11 +21,11 @@ STEPS = {
 
 @contextlib.contextmanager
 def progress(err: IO[str], shown: bool) -> Iterator[Callable[[str], None]]:
-    """Yields a function that is told each step and shows it, with the time it takes, until the next one.
+    """Yields a function that takes each step's name and shows it with its elapsed time until the next step.
 
     Args:
         err: Where to show it.
-        shown: Whether to show anything; nothing is shown where `err` is not a terminal.
+        shown: Whether to show anything; nothing is shown if `err` is not a terminal.
     """
     if not shown or not err.isatty():
         yield lambda step: None

@@ -48,7 +48,7 @@ def show_plan(console: Console, report: Report) -> None:
 
 
 def show_graph(console: Console, graph: Graph, report: Report) -> None:
-    """Prints what a TFLite file holds and whether the target can run it."""
+    """Prints what a TFLite file contains and whether the target can run it."""
     word, style, _ = _VERDICTS[report.verdict]
     console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
     written = graph.description or "unknown"
@@ -67,7 +67,7 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
 
 
 def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None:
-    """Prints how a file agrees with its model, verdict first."""
+    """Prints how well a file agrees with its model, verdict first."""
     failed = [row.runtime for row in rows if row.status in ("differs", "failed")]
     ran = [row for row in rows if row.status != "not checked"]
     verdict = ("DIFFERS", "bold red") if failed else ("AGREES", "bold green") if ran else ("NOT CHECKED", "bold yellow")
@@ -77,7 +77,7 @@ def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None
 
 
 def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: tuple[Path, ...] = ()) -> None:
-    """Prints which files were written beside the model, a folder's as one line."""
+    """Prints the files that were written besides the model, a folder on one line."""
     _head(console, f"also written to {folder}")
     counts: dict[str, int] = {}
     for file in files:
@@ -99,7 +99,7 @@ def show_findings(console: Console, findings: tuple[Finding, ...]) -> None:
 
 
 def show_agreement(console: Console, rows: tuple[Agreement, ...]) -> None:
-    """Prints how each runtime agrees with Keras."""
+    """Prints how well each runtime agrees with Keras."""
     labelled = any(row.metric_before is not None for row in rows)
     sets = len({row.on for row in rows}) > 1
     stepped = any(row.max_steps is not None for row in rows)
@@ -121,7 +121,7 @@ def show_agreement(console: Console, rows: tuple[Agreement, ...]) -> None:
 def _changes(console: Console, report: Report) -> None:
     if report.replacements:
         _head(console, "replaced activations")
-        table = _table("layer", "was", "now", "terms", "largest change")
+        table = _table("layer", "was", "now", "terms", "max change")
         for change in report.replacements:
             table.add_row(change.layer, change.was, change.now, str(change.terms or ""), _number(change.max_change))
         console.print(table)
@@ -194,7 +194,7 @@ def _head(console: Console, title: str) -> None:
 
 
 def _plain(text: str) -> Text:
-    """A layer may be called `[red]`: what users named is never read as markup."""
+    """A layer may be called `[red]`: names from users are never parsed as markup."""
     return Text(text)
 
 

@@ -1,4 +1,4 @@
-"""The model as a C array, with all that is needed to feed and read it as macros. C99 and C++11."""
+"""The model as a C array, with macros for everything that is needed to feed and read it. C99 and C++11."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqp_tflite.run.arena import tensor_bytes
 _PER_LINE = 16
 
 ALIGN = """\
-/* TFLM reads 32-bit words out of the array in place: it must start on a multiple of 16. */
+/* TFLM reads 32-bit words directly from the array: it must be aligned to 16 bytes. */
 #if defined(__cplusplus)
 #define {macro}_ALIGN alignas(16)
 #elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
@@ -22,7 +22,7 @@ ALIGN = """\
 #elif defined(__ICCARM__)
 #define {macro}_ALIGN _Pragma("data_alignment=16")
 #else
-#error "Say here how this compiler aligns an array to 16 bytes."
+#error "Add how this compiler aligns an array to 16 bytes."
 #endif
 """
 
@@ -126,7 +126,7 @@ def bytes_text(content: bytes) -> Iterable[str]:
 
 
 def float_text(value: float) -> str:
-    """Returns a float32 as a C literal that reads back to the same bits."""
+    """Returns a float32 as a C literal that reads back as the same bits."""
     if not np.isfinite(value):
         raise ValueError(f"A C literal must be finite. Received: {value}.")
     text = f"{np.float32(value):.9g}"
@@ -139,6 +139,6 @@ def comment_text(text: str) -> str:
 
 
 def string_text(text: str) -> str:
-    """Returns a text that can stand between the quotes of a C string: ASCII, nothing to escape, no trigraph."""
+    """Returns a text that is valid between the quotes of a C string: ASCII, nothing to escape, no trigraph."""
     kept = "".join(char if " " <= char <= "~" else "_" for char in text)
     return kept.replace("\\", "/").replace('"', "'").replace("??", "? ?")

@@ -1,4 +1,4 @@
-"""Activation curves for the report: what a layer computed before, what the file computes, and the difference."""
+"""Activation curves for the report: what the Keras layer computes, what the file computes, and the difference."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sqp_tflite.report import Activation, Report
 _MOST_TABLES = 6
 
 LOW, HIGH, POINTS = -8.0, 8.0, 321
-"""Where activations bend; further out they are straight or flat."""
+"""The range in which activations bend; outside it they are straight or flat."""
 
 _Function = Callable[[NDArray[Any]], NDArray[Any]]
 
 _NOT_ELEMENTWISE = frozenset(("softmax", "log_softmax", "sparsemax", "glu", "get", "serialize", "deserialize"))
-"""What `keras.activations` also holds, and what has no curve."""
+"""Members of `keras.activations` that have no curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Curve:
     """One activation, sampled.
 
     Attributes:
-        title: What it is, e.g. "gelu" or "squareplus (b=4)".
-        now: What the file computes, in words.
-        layers: Whose activation it is.
+        title: Its name, e.g. "gelu" or "squareplus (b=4)".
+        now: A description of what the file computes.
+        layers: The layers with this activation.
         x: Shape (POINTS,).
         before: What the Keras model computes, float64.
         after: What the export writes, float64.
@@ -52,13 +52,13 @@ class Curve:
 
 
 def curves(report: Report, content: bytes | None = None) -> tuple[Curve, ...]:
-    """Returns curves of the activations: tables as the file has them, else replaced ones and squarepluses.
+    """Returns curves of the activations: the file's tables, or else the replaced activations and squarepluses.
 
-    An activation whose code is not known here (a user's own, a learnt b) has no curve.
+    An activation without a known function (user code, a learnt b) has no curve.
 
     Args:
-        report: What the export found.
-        content: The file; without it a table lowering has no curves.
+        report: The report of the export.
+        content: The file; without it the table lowering has no curves.
     """
     integer = report.quantize in INTEGER_IO
     if report.lowering == "table" and integer:
@@ -102,10 +102,10 @@ def _squarepluses(report: Report) -> list[Curve]:
 
 
 def _tables(report: Report, content: bytes) -> list[Curve]:
-    """The tables of an int8 file over the codes that go in, beside the Keras function; the largest few differences.
+    """The tables of an int8 file over their input codes, with the Keras function; those with the largest differences.
 
-    Squareplus's half may be folded into the layer before the table: then the table's input is x/2. The values show
-    which one it is, since the wrong one is off by far more than a step.
+    Squareplus's factor 1/2 may be folded into the layer before the table: then the table's input is x/2. The values
+    show which case it is, since the wrong one is off by far more than a step.
     """
     graph = read(content).main
     makers = graph.makers()
@@ -129,7 +129,7 @@ def _tables(report: Report, content: bytes) -> list[Curve]:
 
 
 def _values(activation: Activation, x: NDArray[Any]) -> NDArray[Any] | None:
-    """The activation's values, float64; None where its function is not known."""
+    """The activation's values, float64; None if its function is not known."""
     function = _function(activation)
     return None if function is None else function(x)
 
@@ -144,7 +144,7 @@ def _b(activation: Activation) -> float | None:
 
 
 def _function(activation: Activation) -> _Function | None:
-    """Returns an activation as a function of float64 arrays; None for what has none: a user's code, a learnt b."""
+    """Returns an activation as a function of float64 arrays; None if there is none (user code, a learnt b)."""
     import keras
 
     import sqp_keras

@@ -1,6 +1,6 @@
-"""SVG drawings of a report: operators with the memory while each runs, memory over time, activation curves.
+"""SVG drawings of a report: operators with their memory, memory over time, activation curves.
 
-Colours are classes; the page's style sheet gives them, for a light and for a dark background.
+Colours are CSS classes; the page's style sheet defines them for light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAMILIES = (
     ("move", "moves data", policy.DATA_MOVING),
     ("type", "changes the type", policy.CHANGING_TYPE),
 )
-"""Class, meaning and operators of each family; what is in none of them is refused."""
+"""Class, meaning and operators of each family; operators without a family are refused."""
 
 ROW, BOX, WIDTH = 34, 214, 372
 _LEFT = 34
@@ -32,7 +32,7 @@ _LEFT = 34
 
 
 def family(op: Op, target: str) -> str:
-    """Returns the class of an operator: "refused" where the policy or the target has no place for it."""
+    """Returns the class of an operator: "refused" if the policy or the target does not allow it."""
     if policy.broken_rule(op.name, op.dtype, target):
         return "refused"
     return next((name for name, _, ops in FAMILIES if op.name in ops), "refused")
@@ -56,7 +56,7 @@ def graph_drawing(graph: Graph, report: Report) -> str:
         if op.index < len(steps):
             parts.append(_bar(op.index, steps[op.index].live_bytes, largest))
     parts.append(_port(graph, main.outputs, len(main.ops), "output"))
-    label = f"{len(main.ops)} operators in order of execution, with the bytes of memory while each runs"
+    label = f"{len(main.ops)} operators in order of execution, with the bytes of memory during each"
     return _svg(WIDTH, height, label, parts, "graph")
 
 
@@ -68,7 +68,7 @@ def memory_drawing(report: Report) -> str:
     width, height, left, bottom = 720, 216, 8, 26
     most = max(step.live_bytes for step in steps) or 1
     budget = report.memory.ram_budget or 0
-    # A budget far above the tensors would press them flat: the text below the drawing has it.
+    # A budget far above the tensors would flatten the drawing: only the text below shows it.
     top = max(most, budget) if budget <= 2 * most else most
     wide = (width - 2 * left) / len(steps)
 
@@ -107,7 +107,7 @@ def memory_drawing(report: Report) -> str:
 
 
 def curve_drawing(curve: Curve) -> str:
-    """Returns an activation before and after, with the difference on a scale of its own below."""
+    """Returns an activation before and after, and below it the difference on its own scale."""
     width, upper, gap, lower = 340, 180, 26, 70
     low, high = float(min(curve.before.min(), curve.after.min())), float(max(curve.before.max(), curve.after.max()))
     pad = (high - low or 1.0) * 0.06
@@ -135,9 +135,9 @@ def curve_drawing(curve: Curve) -> str:
         f'<text x="{width - 8}" y="{upper + 16}" text-anchor="end">{curve.x[-1]:.3g}</text>',
         f'<path class="axis" d="M8,{zero:.1f}H{width - 8}"/>',
         f'<path class="error" d="{_line(x(curve.x), error)}"/>',
-        f'<text x="8" y="{upper + gap + lower + 12}">difference, at most {worst:.2g}</text>',
+        f'<text x="8" y="{upper + gap + lower + 12}">difference, max {worst:.2g}</text>',
     ]
-    label = f"{curve.title} before and after, largest difference {worst:.2g}"
+    label = f"{curve.title} before and after, max difference {worst:.2g}"
     return _svg(width, upper + gap + lower + 18, label, parts, "curve")
 
 
@@ -187,7 +187,7 @@ def _bar(row: int, size: int, largest: int) -> str:
 
 
 def _edge(start: int, end: int) -> str:
-    """A tensor's line: down to the next row, or an arc on the left around the rows that it skips."""
+    """A tensor's line: straight down to the next row, or an arc on the left past skipped rows."""
     middle = _LEFT + 18
     if end - start == 1:
         return f'<path class="edge" d="M{middle},{_y(start) + ROW - 6}V{_y(end)}"/>'

@@ -1,4 +1,4 @@
-"""The artefacts that were asked for, as file contents; nothing is written here."""
+"""The requested artefacts, as file contents; nothing is written here."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ KINDS = tuple(_WRITERS)
 
 
 def check_known(kinds: Iterable[str]) -> None:
-    """Raises `BadInputError` if one of the kinds is not of `KINDS`."""
+    """Raises `BadInputError` if one of the kinds is not in `KINDS`."""
     unknown = [kind for kind in kinds if kind not in _WRITERS]
     if unknown:
         raise BadInputError(
-            f"--emit must list some of {', '.join(KINDS)}, separated by commas. "
+            f"--emit must list one or more of {', '.join(KINDS)}, separated by commas. "
             f"Received: {', '.join(map(repr, unknown))}."
         )
 
 
 def emit(kinds: Iterable[str], material: Material) -> dict[str, bytes]:
-    """Returns {relative path: content} of the artefacts; those of `project` are in a folder named by the prefix.
+    """Returns {relative path: content} of the artefacts; those of `project` are in a folder named after the prefix.
 
     Args:
         kinds: Some of `KINDS`.
         material: What they are made from.
 
     Raises:
-        BadInputError: An unknown kind, or something missing that one of them needs.
+        BadInputError: A kind is unknown, or something that it needs is missing.
     """
     wanted = list(dict.fromkeys(kinds))
     check_known(wanted)

@@ -1,4 +1,4 @@
-"""Golden vectors and artefacts of a finished export: what lies between the proven file and `emit`."""
+"""Golden vectors and artefacts of a finished export: the step between the proven file and `emit`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NEED_TFLM = frozenset(("resolver", "project"))
 
 
 def check_kinds(kinds: Iterable[str], target: str) -> None:
-    """Raises `BadInputError` if an artefact is unknown or cannot be made for the target; before any work is done."""
+    """Raises `BadInputError` if an artefact is unknown or cannot be made for the target, before any work is done."""
     wanted = set(kinds)
     check_known(wanted)
     wrong = sorted(_NEED_TFLM & wanted) if target != "tflm" else []
     if wrong:
         raise BadInputError(
             f"--emit {','.join(wrong)} writes code for TensorFlow Lite Micro. Received: --target {target}. "
-            "Leave it out, or use --target tflm."
+            "Omit it, or use --target tflm."
         )
 
 
@@ -40,19 +40,19 @@ def firmware(
     arena: Arena | None = None,
     style: CStyle | None = None,
 ) -> dict[str, bytes]:
-    """Returns {relative path: content} of the artefacts that were asked for.
+    """Returns {relative path: content} of the requested artefacts.
 
     Args:
         kinds: Some of `emit.KINDS`.
         content: The proven file.
         graph: The same, read.
-        report: What the export found.
-        samples: Whose first inputs become the golden vectors.
-        arena: What the interpreter needs, where it was measured.
+        report: The report of the export.
+        samples: Samples whose first inputs become the golden vectors.
+        arena: What the interpreter needs, if it was measured.
         style: Names and places of the C symbols.
 
     Raises:
-        BadInputError: An artefact that cannot be made.
+        BadInputError: An artefact cannot be made.
     """
     wanted = tuple(kinds)
     vectors = golden(content, graph, report.target, samples) if _NEED_GOLDEN & set(wanted) else None
@@ -60,7 +60,7 @@ def firmware(
 
 
 def golden(content: bytes, graph: Graph, target: str, samples: Samples) -> Golden:
-    """Returns the first samples and what the target's interpreter makes of them, as many as fit 32 KiB of flash."""
+    """Returns the first samples and the target interpreter's outputs for them, as many as fit in 32 KiB of flash."""
     count = min(count_for(sum(tensor_bytes(tensor) for tensor in graph.inputs + graph.outputs)), len(samples))
     inputs = tuple(array[:count] for array in samples.inputs)
     codes = tuple(interpreters.encode(values, tensor) for values, tensor in zip(inputs, graph.inputs, strict=True))

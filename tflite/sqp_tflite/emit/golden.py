@@ -14,18 +14,18 @@ from sqp_tflite.emit.material import Golden, Material, Port
 from sqp_tflite.errors import BadInputError
 
 FLOAT_TOLERANCE = 1e-5
-"""Share of an output's largest value. A kernel that sums in another order, or with fused multiply-add, moves the last
-bits of a float32 (6e-8 of its size); 1e-5 is room for the sums of a few hundred products one after the other."""
+"""Share of an output's largest value. A kernel that sums in another order, or with fused multiply-add, changes the last
+bits of a float32 (6e-8 of its size); 1e-5 allows for a chain of sums of a few hundred products."""
 
 INTEGER_TOLERANCE = 1
-"""Steps. Kernels made for one processor round a half up where the reference rounds it away from zero."""
+"""Steps. Kernels optimised for a processor round halves up; the reference kernels round them away from zero."""
 
 _LARGEST_BYTES = 32768
 _MOST = 8
 
 
 def count_for(graph_bytes_per_vector: int) -> int:
-    """Returns how many vectors fit into 32 KiB of flash, 8 at most and 1 at least."""
+    """Returns how many vectors fit in 32 KiB of flash, at least 1 and at most 8."""
     return max(1, min(_MOST, _LARGEST_BYTES // max(graph_bytes_per_vector, 1)))
 
 
@@ -33,13 +33,13 @@ def golden(material: Material) -> dict[str, str | bytes]:
     """Returns the vectors as C and as npz: {"model_golden.h": ..., "model_golden.c": ..., "model_golden.npz": ...}.
 
     Raises:
-        BadInputError: No vectors, or vectors that are not of the model's types and shapes.
+        BadInputError: There are no vectors, or their types or shapes are not the model's.
     """
     vectors = material.golden
     if vectors is None or not len(vectors):
         raise BadInputError(
             "Golden vectors must come from a run of the target's interpreter. Received: none. "
-            "Install the runtime of the target, or leave `golden` out of --emit."
+            "Install the runtime of the target, or omit `golden` from --emit."
         )
     _check(material, vectors)
     name = f"{material.style.prefix}_golden"
@@ -60,7 +60,7 @@ def npz(material: Material, vectors: Golden) -> bytes:
 
 
 def tolerance(port: Port, values: NDArray[Any]) -> str:
-    """Returns the C literal of how far a device's output may be from the golden one."""
+    """Returns the max difference between a device's output and the golden one, as a C literal."""
     if np.issubdtype(values.dtype, np.floating):
         return float_text(FLOAT_TOLERANCE * max(float(np.abs(values).max(initial=0.0)), 1e-30))
     return str(INTEGER_TOLERANCE)
@@ -85,7 +85,7 @@ def _check(material: Material, vectors: Golden) -> None:
 def _header(material: Material, vectors: Golden) -> str:
     macro, prefix = material.style.macro, material.style.prefix
     lines = [
-        f"/* {len(vectors)} inputs of the model and what {comment_text(vectors.runtime)} answers. */",
+        f"/* {len(vectors)} inputs of the model and their outputs from {comment_text(vectors.runtime)}. */",
         f"#ifndef {macro}_GOLDEN_H_",
         f"#define {macro}_GOLDEN_H_",
         "",
@@ -93,7 +93,7 @@ def _header(material: Material, vectors: Golden) -> str:
         "",
         f"#define {macro}_GOLDEN_COUNT {len(vectors)}",
         "",
-        "/* How far an output of the device may be from the golden one, in the output's own unit (steps for codes). */",
+        "/* Max difference between the device's output and the golden one, in the output's unit (steps for codes). */",
     ]
     for port, values in zip(material.outputs, vectors.outputs, strict=True):
         lines.append(f"#define {macro}_GOLDEN_{port.macro}_TOLERANCE {tolerance(port, values)}")

@@ -1,4 +1,4 @@
-"""What the firmware artefacts are made from, and how the C names in them are chosen."""
+"""What the firmware artefacts are made from, and how their C names are chosen."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class CStyle:
     """Names and places of the C symbols.
 
     Attributes:
-        prefix: What every symbol, macro and file name begins with; two models in one program take two prefixes.
+        prefix: The start of every symbol, macro and file name; two models in one program need two prefixes.
         section: Linker section of the model array, "" for the compiler's choice.
-        qualifier: What stands before the array's type. "const" leaves it in flash; "" has the start-up code copy it to
+        qualifier: Qualifier of the array's type. "const" keeps it in flash; with "" the start-up code copies it to
             RAM.
     """
 
@@ -43,8 +43,8 @@ class CStyle:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.prefix) or self.prefix in _KEYWORDS or "__" in self.prefix:
             raise BadInputError(
-                "The C prefix must be a C identifier that begins with a letter, has no double underscore and is no "
-                f"keyword. Received: {self.prefix!r}. Pass --c-prefix with letters, digits and underscores."
+                "The C prefix must be a C identifier that begins with a letter, has no double underscore and is not "
+                f"a keyword. Received: {self.prefix!r}. Pass --c-prefix with letters, digits and underscores."
             )
         if not re.fullmatch(r"[A-Za-z0-9_.$,-]*", self.section):
             raise BadInputError(
@@ -53,25 +53,25 @@ class CStyle:
             )
         if not re.fullmatch(r"[A-Za-z0-9_ ]*", self.qualifier):
             raise BadInputError(
-                "The C qualifier must be made of words. Received: "
-                f"{self.qualifier!r}. Pass e.g. --c-qualifier const, or '' to have the array in RAM."
+                "The C qualifier must consist of words. Received: "
+                f"{self.qualifier!r}. Pass e.g. --c-qualifier const, or '' to put the array in RAM."
             )
 
     @classmethod
     def named(cls, name: str) -> CStyle:
-        """Returns the style for a model called `name`: its prefix is made from it, "model" where it cannot be."""
+        """Returns the style for a model called `name`: the prefix is made from the name, or is "model"."""
         prefix = identifier(name)
         return cls(prefix if prefix and prefix not in _KEYWORDS else "model")
 
     @property
     def macro(self) -> str:
-        """Returns the prefix as macros spell it."""
+        """Returns the prefix in upper case, for macros."""
         return self.prefix.upper()
 
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """Inputs and what the target's interpreter makes of them, as the file has them (codes for integer tensors).
+    """Inputs and the target interpreter's outputs, in the file's types (codes for integer tensors).
 
     Attributes:
         inputs: One array per input, shape (vectors, *tensor shape).
@@ -95,7 +95,7 @@ class Port:
         role: "INPUT" or "OUTPUT".
         index: Its place in the interpreter's list.
         tensor: The tensor of the file.
-        name: A C identifier in lower case made from the tensor's name, unique among the ports of its role.
+        name: A lower-case C identifier made from the tensor's name, unique among the ports with the same role.
     """
 
     role: str
@@ -110,7 +110,7 @@ class Port:
             return _C_TYPES[self.tensor.dtype]
         except KeyError:
             raise BadInputError(
-                f"An {self.role.lower()} must have a type that C has. Received: `{self.tensor.name}`, "
+                f"An {self.role.lower()} must have a type that exists in C. Received: `{self.tensor.name}`, "
                 f"{self.tensor.dtype}. Export with --io float32, int8 or int16."
             ) from None
 
@@ -121,7 +121,7 @@ class Port:
 
     @property
     def scale(self) -> float | None:
-        """Returns the step of a quantised tensor, None for a plain one."""
+        """Returns the scale of a quantised tensor, None for a plain one."""
         quantization = self.tensor.quantization
         return None if quantization is None or self.tensor.dtype.startswith("float") else quantization.scales[0]
 
@@ -134,15 +134,15 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that an artefact may need.
+    """Everything that an artefact may need.
 
     Attributes:
         model: The file's bytes.
         graph: The same, read.
-        report: What the export found; its op rows name the layers behind each op.
+        report: The report of the export; its op rows name the layers behind each op.
         style: Names and places of the C symbols.
-        arena: What the interpreter needs; None where it was not measured.
-        golden: None where no vectors were made.
+        arena: What the interpreter needs; None if it was not measured.
+        golden: The golden vectors; None if none were made.
     """
 
     model: bytes
@@ -154,7 +154,7 @@ class Material:
 
     @property
     def source(self) -> str:
-        """Returns the model's name, without the folder that it lay in on the machine of its maker."""
+        """Returns the model's file name, without its folder."""
         return Path(self.report.source).name
 
     @property
@@ -169,7 +169,7 @@ class Material:
 
 
 def identifier(name: str) -> str:
-    """Returns a C identifier in lower case made from any name; "" if none of its characters may be in one."""
+    """Returns a lower-case C identifier made from any name; "" if none of its characters are valid in one."""
     found = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", name.lower())).strip("_")
     return f"n{found}" if found[:1].isdigit() else found
 

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing but itself: no script, no font, no address."""
+"""The report as one self-contained HTML page: no script, no font, no link."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
     """Returns the page.
 
     Args:
-        report: What the export found.
-        graph: The file that it is about.
-        content: The same as bytes, for the curves of its tables.
+        report: The report of the export.
+        graph: The file that the report is about.
+        content: The same file as bytes, for the curves of its tables.
     """
     word, verb = _VERDICTS[report.verdict]
     drawn = curves(report, content) if report.plan or report.replacements else ()
@@ -70,9 +70,9 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
     if memory.arena_bytes is not None:
         low, high = memory.arena_32bit_low, memory.arena_32bit_high
         bounds = "" if low is None or high is None else f"32-bit target: {low:,} to {high:,} B"
-        tiles.append(Tile("Arena at most", f"{memory.arena_bytes:,} B", bounds))
+        tiles.append(Tile("Max arena", f"{memory.arena_bytes:,} B", bounds))
     elif memory.peak_bytes is not None:
-        tiles.append(Tile("Tensors at most", f"{memory.peak_bytes:,} B", f"in {memory.peak_layer}"))
+        tiles.append(Tile("Max tensors", f"{memory.peak_bytes:,} B", f"in {memory.peak_layer}"))
     row = _deciding(report)
     if row and row.max_abs_error is not None:
         about = f"{row.samples} samples on {NAMES[row.runtime]}"
@@ -80,7 +80,7 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
     if row and row.metric_before is not None and row.metric_after is not None:
         tiles.append(Tile("On your labels", f"{row.metric_after:.4g}", f"Keras: {row.metric_before:.4g}"))
     elif row and row.argmax_agreement is not None:
-        tiles.append(Tile("Same class", f"{row.argmax_agreement:.1%}", "largest output where Keras has it"))
+        tiles.append(Tile("Same class", f"{row.argmax_agreement:.1%}", "same largest output as Keras"))
     return tiles
 
 

@@ -27,12 +27,12 @@ def project(material: Material) -> dict[str, str | bytes]:
     """Returns every file of the folder by its relative path.
 
     Raises:
-        BadInputError: No measured arena or no golden vectors, which the self-test cannot do without.
+        BadInputError: The measured arena or the golden vectors, which the self-test needs, are missing.
     """
     if material.arena is None:
         raise BadInputError(
             "A project needs the measured arena. Received: none. Install the interpreter of TensorFlow Lite Micro with "
-            f"{INSTALL['tflm']}, or leave `project` out of --emit."
+            f"{INSTALL['tflm']}, or omit `project` from --emit."
         )
     prefix = material.style.prefix
     values = _values(material)

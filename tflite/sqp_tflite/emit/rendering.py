@@ -1,4 +1,4 @@
-"""A report as the content of a file, by the file's ending."""
+"""A report as the content of a file, by the file name's ending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDINGS = (".html", ".json")
 
 
 def check_names(paths: Iterable[str | Path]) -> None:
-    """Raises `BadInputError` if the ending of a report's name says no form of report."""
+    """Raises `BadInputError` if a report's name ends in neither .html nor .json."""
     for path in paths:
         if Path(path).suffix.lower() not in ENDINGS:
             raise BadInputError(f"--report must name an .html or .json file. Received: `{path}`.")
@@ -24,9 +24,9 @@ def render(report: Report, graph: Graph, content: bytes, ending: str) -> bytes:
     """Returns the file's content.
 
     Args:
-        report: What the export found.
-        graph: The file that it is about.
-        content: The same as bytes.
+        report: The report of the export.
+        graph: The file that the report is about.
+        content: The same file as bytes.
         ending: One of `ENDINGS`.
     """
     if ending.lower() == ".json":

@@ -17,7 +17,7 @@ _SPELT_OTHERWISE = {
     "PADV2": "PadV2",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
 }
-"""Methods of MicroMutableOpResolver that are not the op's name in camel case."""
+"""Methods of MicroMutableOpResolver whose name is not the op's name in camel case."""
 
 REGISTERED = frozenset(
     "ABS ADD ADD_N ARG_MAX ARG_MIN ASSIGN_VARIABLE AVERAGE_POOL_2D BATCH_MATMUL BATCH_TO_SPACE_ND BROADCAST_ARGS "
@@ -33,14 +33,14 @@ REGISTERED = frozenset(
 """The built-in operators that MicroMutableOpResolver has a method for."""
 
 _HEAD = """\
-// The operators of `{source}`, no more and no less. Made by sqp-export. Do not edit.
+// Exactly the operators of `{source}`. Made by sqp-export. Do not edit.
 #ifndef {macro}_OP_RESOLVER_H_
 #define {macro}_OP_RESOLVER_H_
 
 #include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 
 namespace tflite {{
-namespace micro {{}}  // Where newer releases keep their classes; older ones keep them in tflite.
+namespace micro {{}}  // Newer releases have their classes here; older ones have them in tflite.
 }}  // namespace tflite
 
 namespace {prefix}_ops {{
@@ -51,7 +51,7 @@ using namespace tflite::micro;
 constexpr unsigned int kCount = {count};
 using Resolver = MicroMutableOpResolver<kCount>;
 
-// Returns whether every operator found its place.
+// Returns whether every operator was registered.
 inline bool Register(Resolver& resolver) {{
 """
 
@@ -69,14 +69,14 @@ def resolver(material: Material) -> dict[str, str]:
     """Returns the header with the resolver: {"model_op_resolver.h": ...}.
 
     Raises:
-        BadInputError: An operator that TensorFlow Lite Micro cannot register; all of them are named.
+        BadInputError: TensorFlow Lite Micro cannot register an operator; the message lists all such operators.
     """
     used = _used(material)
     unknown = [name for name, _ in used if name not in REGISTERED]
     if unknown:
         raise BadInputError(
             "A resolver can be written only for operators that TensorFlow Lite Micro registers. Received: "
-            f"{', '.join(unknown)}. See the findings of `sqp-inspect`, and leave `resolver` out of --emit until then."
+            f"{', '.join(unknown)}. See the findings of `sqp-inspect`, or omit `resolver` from --emit."
         )
     style = material.style
     keys = {"prefix": style.prefix, "macro": style.macro, "source": comment_text(material.source)}

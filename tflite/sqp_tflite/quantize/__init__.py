@@ -1,1 +1,1 @@
-"""A float file to an integer or half-precision one."""
+"""Turns a float file into an integer or half-precision file."""

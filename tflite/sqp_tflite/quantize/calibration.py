@@ -1,4 +1,4 @@
-"""Ranges of a float model's tensors on the user's data, and what looks wrong about them."""
+"""Ranges of a float model's tensors on the user's data, and warnings about them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.source.samples import Samples
 
 FEW_SAMPLES = 32
-"""Below this a range is likely to miss values that the device will meet."""
+"""With fewer samples a range is likely to miss values that the device will see."""
 
 HANDFUL = 0.01
-"""The share of the samples that counts as a handful (at least one sample)."""
+"""The share of the samples that may be outliers (at least one sample)."""
 
 WIDENED_BY = 2.0
-"""How much wider a handful of samples must make a range to be named: one bit of the type is lost to them."""
+"""Outliers are reported if they make a range wider by this factor: they cost one bit of the type."""
 
 LARGEST = 1e30
-"""Above this products leave float32, where LiteRT's kernels hold them at its largest number instead of inf."""
+"""Products of larger numbers overflow float32; LiteRT's kernels clip them to its largest number instead of inf."""
 
 SMALLEST_RANGE = 1e-6
-"""Ranges below this are widened to it: 1/255 of it is about the smallest scale whose products with weights' scales
-stay normal float32 numbers and whose ratios the kernels' fixed-point multipliers can hold."""
+"""Smaller ranges are widened to this: 1/255 of it is about the smallest scale that works. Its products with the
+weights' scales are still normal float32 numbers, and its ratios fit the kernels' fixed-point multipliers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Calibration:
     """Ranges of all computed float tensors.
 
     Attributes:
-        names: Of the tensors.
+        names: Names of the tensors.
         low: Smallest value, shape (samples, tensors).
         high: Largest value, shape (samples, tensors).
     """
@@ -51,15 +51,15 @@ class Calibration:
 
 
 def require(samples: Samples, quantize: str) -> None:
-    """Refuses to calibrate on anything but the user's data.
+    """Raises unless the samples are the user's data.
 
     Raises:
         BadInputError: The samples are not the user's.
     """
     if not samples.given:
         raise BadInputError(
-            f"`--quantize {quantize}` must see representative inputs: the ranges of all tensors come from them, and "
-            "made-up inputs give made-up ranges. Received: no data. Pass --data FILE.npz with some hundred real "
+            f"`--quantize {quantize}` needs representative inputs: the ranges of all tensors come from them, and "
+            "made-up inputs give made-up ranges. Received: no data. Pass --data FILE.npz with a few hundred real "
             "inputs, keyed by the Keras input's name."
         )
 
@@ -68,7 +68,7 @@ def calibrate_here(content: bytes, inputs: tuple[NDArray[Any], ...]) -> Calibrat
     """Returns the ranges of a float file's tensors; runs in a child.
 
     Args:
-        content: A float TFLite file whose tensors have names of their own.
+        content: A float TFLite file with unique tensor names.
         inputs: One array per input of the file, shape (samples, *shape).
     """
     from sqp_tflite.run.layer_errors import keeping_tensors
@@ -96,7 +96,7 @@ def _computed(content: bytes) -> dict[str, int]:
 
 
 def check(calibration: Calibration, layers: LayerNames) -> None:
-    """Refuses ranges with inf, NaN or huge numbers.
+    """Raises if a range has inf, NaN or huge numbers.
 
     Raises:
         BadInputError: A tensor overflowed or is NaN on the data; the first such row is named.
@@ -107,9 +107,9 @@ def check(calibration: Calibration, layers: LayerNames) -> None:
     column = int(np.argmax(wrong.any(axis=0)))
     row = int(np.argmax(wrong[:, column]))
     raise BadInputError(
-        f"The float model must give finite numbers below {LARGEST:g} on the data. Received: larger ones, inf or NaN in "
-        f"`{layers.of(calibration.names[column])}` for row {row} ({int(wrong.any(axis=1).sum())} rows in all). "
-        "Check the weights, and the inputs' scaling."
+        f"The float model's numbers must be finite and below {LARGEST:g} on the data. Received: larger numbers, inf or "
+        f"NaN in `{layers.of(calibration.names[column])}` for row {row} ({int(wrong.any(axis=1).sum())} rows in "
+        "total). Check the weights and the scaling of the inputs."
     )
 
 
@@ -141,14 +141,14 @@ def _outlier_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
         return [
             f"{_rows(rows)} of {count} set{'s' if handful == 1 else ''} the range of {affected} layer(s): "
             f"`{layers.of(calibration.names[column])}` spans {width[column]:.3g} with and {without[column]:.3g} "
-            f"without, so that ordinary inputs use 1/{ratio[column]:.0f} of the codes. Check these rows, or leave "
-            "them out."
+            f"without, so that ordinary inputs use 1/{ratio[column]:.0f} of the codes. Check these rows, or "
+            "remove them."
         ]
     return []
 
 
 def _widened(calibration: Calibration, handful: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Returns (width / width without the `handful` most extreme samples, the one, the other) of every tensor."""
+    """Returns, per tensor, (ratio, width, width without the `handful` most extreme samples)."""
     width = calibration.high.max(axis=0) - calibration.low.min(axis=0)
     without = np.sort(calibration.high, axis=0)[-1 - handful] - np.sort(calibration.low, axis=0)[handful]
     ratio = width / np.maximum(without, np.finfo(np.float32).tiny)

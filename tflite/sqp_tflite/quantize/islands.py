@@ -12,16 +12,16 @@ from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.policy import ADMITTED
 
 _CLIPS = frozenset(("RELU", "RELU6"))
-"""What a table would not make more exact, nor cheaper than the kernels do it in place."""
+"""A table would make these neither more exact nor cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Islands:
-    """Tensors whose makers get a treatment of their own, by name.
+    """Names of tensors whose operators get special treatment.
 
     Attributes:
-        activations: Of the operators that write an activation.
-        tables: Of the operators that become tables.
+        activations: Outputs of the operators that an activation consists of.
+        tables: Outputs of the operators that become tables.
     """
 
     activations: frozenset[str]
@@ -29,13 +29,13 @@ class Islands:
 
 
 def islands(graph: Subgraph, lowering: str, native: Callable[[str], bool], forms: tuple[str, ...] = ()) -> Islands:
-    """Returns the islands of a float graph that is about to get int8 activations.
+    """Returns the islands of a float graph that will get int8 activations.
 
     Args:
-        graph: The main graph of a float file whose tensors have names of their own.
+        graph: The main graph of a float file with unique tensor names.
         lowering: "algebraic", "table" or "integer".
-        native: Says of an operator whether quantiser and target have it for the activations' type.
-        forms: Outputs of the model that an activation's form makes.
+        native: Whether quantiser and target have an operator for the activations' type.
+        forms: Outputs of the model that come directly from an activation.
     """
     groups = _groups(graph)
     activations = _activations(graph, groups, forms)
@@ -51,7 +51,7 @@ def islands(graph: Subgraph, lowering: str, native: Callable[[str], bool], forms
 
 
 def _groups(graph: Subgraph) -> dict[int, dict[str, str]]:
-    """Elementwise operators by the one tensor that they are functions of: {source: {tensor's name: operator}}."""
+    """Elementwise operators by the one tensor that they depend on: {source: {tensor's name: operator}}."""
     source: dict[int, int] = {}
     groups: dict[int, dict[str, str]] = {}
     for op in graph.ops:
@@ -73,7 +73,7 @@ def _root(graph: Subgraph, op: Op, source: dict[int, int]) -> int | None:
             roots.add(source.get(operand.index, operand.index))
             continue
         channels = channels_of(constant, result.shape)
-        # A table per channel is worth its bytes where the activation itself has a constant per channel.
+        # A table per channel is only worth its bytes if the activation itself has a constant per channel.
         if channels is None or (channels > 1 and op.name != "PRELU" and not in_scope(result.name)):
             return None
     if len(roots) != 1:
@@ -87,6 +87,6 @@ def _activations(graph: Subgraph, groups: dict[int, dict[str, str]], forms: tupl
     scoped = {name for name, op in written if op in ELEMENTWISE and (in_scope(name) or name in forms)}
     if scoped:
         return scoped
-    # A finished graph does not say which operators are an activation: a function of one tensor with a root is one.
+    # A finished graph does not mark activations: a function of one tensor with a square root counts as one.
     rooted = (members for members in groups.values() if "SQRT" in members.values())
     return {name for members in rooted if set(members.values()) <= ADMITTED for name in members}

@@ -1,4 +1,4 @@
-"""A float file to the wanted type of numbers: calibrated, quantised, lowered, named as in Keras, and looked through."""
+"""Turns a float file into the wanted number type: calibrated, quantised, lowered, named as in Keras, checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sqp_tflite.source.samples import Samples
 from sqp_tflite.worker import ChildError, Worker
 
 _TABLE_SAMPLES = 8
-"""Samples on which a real interpreter's lookups are compared with the tables (all codes are compared without it)."""
+"""A real interpreter's lookups are compared with the tables on this many samples (without one, all codes are)."""
 
 
 _OTHER_WAY = "Write the layer with other operations, or export it in float32."
@@ -33,11 +33,11 @@ _OTHER_WAY = "Write the layer with other operations, or export it in float32."
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The file in its type of numbers.
+    """The file in its number type.
 
     Attributes:
         content: The file.
-        findings: Operators that stayed in float and must not.
+        findings: Operators that stayed in float but must not.
         notes: What the user should know, in sentences.
         layer_errors: Per layer, worst first; empty for the float types.
     """
@@ -54,13 +54,13 @@ def quantize(content: bytes, samples: Samples, request: Request, layers: LayerNa
     Args:
         content: The float32 file.
         samples: The user's data.
-        request: What is wanted.
-        layers: For messages.
+        request: What was requested.
+        layers: Layer names, for messages.
         worker: The child process to work in.
 
     Raises:
-        BadInputError: No data, or data on which the model gives no finite numbers.
-        CrashedError: The quantiser could not do it.
+        BadInputError: There is no data, or the model's numbers are not finite on it.
+        CrashedError: The quantiser failed.
     """
     try:
         return _reduced(content, samples, request, layers, worker)
@@ -101,13 +101,13 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
 
 
 def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: LayerNames) -> tuple[Finding, ...]:
-    """Returns a finding for every operator of an integer file that computes in float and is no allowed island.
+    """Returns a finding for every operator of an integer file that computes in float and is not an allowed island.
 
     Args:
         graph: The quantised file.
-        request: What was wanted.
-        islands: What may stay in float under the algebraic lowering.
-        layers: For messages.
+        request: What was requested.
+        islands: What may stay in float with the algebraic lowering.
+        layers: Layer names, for messages.
     """
     allowed = islands.activations if request.lowering == "algebraic" else frozenset()
     findings = []
@@ -123,12 +123,12 @@ def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: Laye
 
 
 def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...], request: Request) -> tuple[Finding, ...]:
-    """Returns the findings of both: one for each operator of a layer, and the table as a way out where it is one.
+    """Returns the findings of both, one per operator of a layer; where a table would help, the remedy says so.
 
     Args:
-        audited: What the audit found.
-        floats: What `hidden_floats` found.
-        request: What was wanted.
+        audited: Findings of the audit.
+        floats: Findings of `hidden_floats`.
+        request: What was requested.
     """
     known = {(finding.layer, finding.op) for finding in audited}
     merged = []
@@ -139,7 +139,7 @@ def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...], requ
 
 
 def _table_way(op: str, request: Request) -> str:
-    """How a table gets around an operator; "" where it does not."""
+    """How a table avoids an operator; "" if it does not."""
     if op not in ELEMENTWISE:
         return ""
     if request.quantize == "int16x8":
@@ -150,7 +150,7 @@ def _table_way(op: str, request: Request) -> str:
 
 
 def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Worker) -> tuple[Table, ...]:
-    """Lowers the islands that are to become tables, and holds the result against a real interpreter."""
+    """Lowers the islands that become tables, and compares the result with a real interpreter."""
     tables = lower(editor, lambda names: not islands.tables.isdisjoint(names)) if islands.tables else ()
     if not tables:
         return ()
@@ -160,12 +160,12 @@ def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Work
     observed = worker.call("sqp_tflite.quantize.quantize:codes_here", content, few, names)
     wrong = verify(editor.graph, read(content), tables, observed)
     if wrong:
-        raise CrashedError(f"The tables of the lowered file are not right: {' '.join(wrong)} Use another --lowering.")
+        raise CrashedError(f"The tables of the lowered file are wrong: {' '.join(wrong)} Use another --lowering.")
     return tables
 
 
 def codes_here(content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Returns the codes of tensors as LiteRT computes them; runs in a child."""
+    """Returns the codes of tensors as computed by LiteRT; runs in a child."""
     return layer_errors.observe_here(content, inputs, names, codes=True)
 
 
@@ -179,6 +179,6 @@ def _table_notes(tables: tuple[Table, ...], layers: LayerNames) -> tuple[str, ..
     distinct = {table.entries.tobytes() for table in tables}
     names = list(dict.fromkeys(layers.of(table.result.removesuffix("_quantized")) for table in tables))
     return (
-        f"{len(tables)} activation(s) are tables, {sum(map(len, distinct))} bytes in all: "
+        f"{len(tables)} activation(s) are tables, {sum(map(len, distinct))} bytes in total: "
         f"{', '.join(f'`{name}`' for name in names[:5])}{', ...' if len(names) > 5 else ''}.",
     )

@@ -1,4 +1,4 @@
-"""A float file to one with integer or half-precision numbers, by litert-quantizer with a recipe made for the model.
+"""Quantises a float file to integers or half precision, with litert-quantizer and a recipe made for the model.
 
 Runs in a child process: the functions here take and return plain data.
 """
@@ -23,31 +23,31 @@ from sqp_tflite.quantize.calibration import SMALLEST_RANGE
 from sqp_tflite.quantize.islands import Islands, islands
 
 INTEGER_BITS = {"int8": 8, "int16x8": 16}
-"""Bits of the activations of the integer types; weights have 8 in both."""
+"""Bits of the activations in the integer types; weights have 8 bits in both."""
 
 ROOT_SPAN = 128.0
-"""Largest ratio of the biggest root to the smallest that v*rsqrt(v) is given: above it rsqrt(v) is clipped. With 15
-bits for rsqrt(v), its rounding costs span/65534 of the biggest root and the clipping 1/(4*span) of it: at 128 both
-cost 0.2 %, half a step of int8."""
+"""Max ratio of the largest root to the smallest in v*rsqrt(v): beyond it rsqrt(v) is clipped. rsqrt(v) has 15 bits, so
+its rounding costs span/65534 of the largest root, and the clipping 1/(4*span). At 128 both cost 0.2 %, half an int8
+step."""
 
 DEAD_RANGE = 0.75
-"""Of a tensor that is 0 on all data. Not 1: with three scales within a thousandth of powers of two LiteRT's int16 ADD
-takes a path for them that ends the process."""
+"""Range of a tensor that is 0 on all data. Not 1: if three scales are within a thousandth of powers of two, LiteRT's
+int16 ADD takes a path that crashes the process."""
 
 _NO_QUANTIZE = "no_quantize"
 
 _SPELLED = {"CONV_2D_TRANSPOSE": "TRANSPOSE_CONV"}
-"""Operators that the quantiser does not spell as the schema does."""
+"""Operators that the quantiser spells differently from the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """How a file is to be quantised.
+    """How to quantise a file.
 
     Attributes:
-        wanted: The type of numbers, the lowering, and the target whose kernels decide what can stay as it is.
+        wanted: The number type, the lowering, and the target whose kernels decide what can stay as it is.
         float_io: Whether inputs and outputs stay float32.
-        forms: Outputs of the model that an activation's form makes.
+        forms: Outputs of the model that come directly from an activation.
     """
 
     wanted: Combination
@@ -56,23 +56,23 @@ class Request:
 
     @property
     def quantize(self) -> str:
-        """Returns the type of numbers."""
+        """Returns the number type."""
         return self.wanted.quantize
 
     @property
     def lowering(self) -> str:
-        """Returns how an activation is written."""
+        """Returns how activations are written."""
         return self.wanted.lowering
 
     @property
     def target(self) -> str:
-        """Returns whose kernels decide."""
+        """Returns the target whose kernels decide."""
         return self.wanted.target
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """The quantised file, and which of its float tensors belong to an activation or are to become a table."""
+    """The quantised file, and which of its float tensors belong to an activation or will become a table."""
 
     content: bytes
     islands: Islands
@@ -82,8 +82,8 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
     """Returns the quantised file.
 
     Args:
-        content: The float file, its tensors with names of their own.
-        request: What is wanted.
+        content: The float file, with unique tensor names.
+        request: What was requested.
         ranges: {tensor: (smallest, largest)} on the data; unused for the float types.
     """
     from litert_quantizer import quantizer, recipe_manager
@@ -114,7 +114,7 @@ def _add_float_recipe(manager: Any, kind: str) -> None:
         manager.add_weight_only_config(".*", every, num_bits=16, algorithm_key="float_casting")
     else:
         manager.add_dynamic_config(".*", every, num_bits=8)
-        # tflite-runtime 2.14 reads one scale from a dense layer's weights, and says nothing if there are more.
+        # tflite-runtime 2.14 reads only one scale from a dense layer's weights, and silently ignores the rest.
         dense = qtyping.TFLOperationName.FULLY_CONNECTED
         manager.add_dynamic_config(".*", dense, num_bits=8, granularity=qtyping.QuantGranularity.TENSORWISE)
 
@@ -124,7 +124,7 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None
 
     names = qtyping.TFLOperationName
     bits = INTEGER_BITS[request.quantize]
-    # Tables need integer ends, so that float inputs and outputs are put around them afterwards.
+    # Tables need integer ends, so float inputs and outputs are added around them afterwards.
     ends_float = request.float_io and not chosen.tables
     manager.add_static_config(".*", names.ALL_SUPPORTED, bits, 8)
     if ends_float:
@@ -137,7 +137,7 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None
     kept = chosen.tables | (chosen.activations if request.lowering == "algebraic" else frozenset())
     for scope in _scopes(kept):
         manager.add_quantization_config(scope, names.ALL_SUPPORTED, algorithm_key=_NO_QUANTIZE)
-    # A scope is matched by the tensor's name, which an input or output of the model may share.
+    # Scopes match tensor names, and an input or output of the model may have the same name.
     for scope in _scopes(kept | (chosen.activations if wide else frozenset())):
         for end in (names.INPUT, names.OUTPUT):
             if ends_float:
@@ -147,9 +147,9 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None
 
 
 def _scopes(names: frozenset[str]) -> list[str]:
-    """An expression that matches operators by the exact names of the tensors that they write, none for no names.
+    """One expression that matches operators by the exact names of their output tensors; none without names.
 
-    It is one for all of them: every operator is held against every expression.
+    It is a single expression because every operator is matched against every expression.
     """
     return [f"^({'|'.join(re.escape(name) for name in sorted(names))});$"] if names else []
 
@@ -159,7 +159,7 @@ def _islands(graph: Subgraph, request: Request) -> Islands:
     bits = INTEGER_BITS[request.quantize]
     static = _static_ops(bits)
     found = islands(graph, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()), request.forms)
-    # There is no table of 65,536 entries: what int16 lacks is found by the audit.
+    # Tables of 65,536 entries are not made: the audit finds what int16 lacks.
     return found if bits == 8 else Islands(found.activations, frozenset())
 
 
@@ -180,7 +180,7 @@ def _static_ops(bits: int) -> frozenset[str]:
 
 
 def _statistics(graph: Subgraph, ranges: dict[str, tuple[float, float]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """The quantiser's statistics; near-zero ranges are widened, and rsqrt(v) is clipped where v spans too much."""
+    """The quantiser's statistics: near-zero ranges are widened, and rsqrt(v) is clipped if v has too wide a range."""
     clipped = dict(ranges)
     for op in graph.ops:
         if op.name != "RSQRT":
@@ -209,8 +209,8 @@ def _weight_ranges(
 ) -> dict[str, dict[str, NDArray[Any]]]:
     """Ranges of weights with channels that are (almost) dead.
 
-    Such a channel's scale would be close to 0, its bias would not fit its 32 bits, and the kernels' multipliers would
-    leave their range. It gets the scale that its bias needs, and no less than a 4096th of the widest channel's.
+    Such a channel's scale would be close to 0, its bias would not fit into 32 bits, and the kernels' multipliers would
+    be out of range. It gets the scale that its bias needs, and at least 1/4096 of the widest channel's scale.
     """
     found = {}
     for op in graph.ops:

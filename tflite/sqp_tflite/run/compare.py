@@ -1,4 +1,4 @@
-"""Runs a file on every installed interpreter and measures it against Keras's outputs."""
+"""Runs a file on every installed interpreter and compares it with Keras's outputs."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from sqp_tflite.run import interpreters
 from sqp_tflite.source.samples import Samples
 
 FLOAT_TOLERANCE = 1e-4
-"""Max error of a float32 file, over the range of the outputs: float32 sums in another order, over many layers."""
+"""Max error of a float32 file, over the range of the outputs: sums are added in another order, over many layers."""
 
 ROUNDING = 2.0**-18
-"""What only rounding may do to an output, over its size: 64 units of float32's last place. An output that hardly
-varies beside its size (a large bias, random weights) has no range to speak of."""
+"""Max error from rounding only, over the output's size: 64 units in float32's last place. An output that hardly varies
+compared with its size (a large bias, random weights) has almost no range."""
 
 TOLERANCES = MappingProxyType(
     {"float32": FLOAT_TOLERANCE, "float16": 0.02, "dynamic": 0.2, "int8": 0.25, "int16x8": 0.2}
 )
-"""The same for each type of numbers. For those with 8-bit weights it separates a file that computes something else
-(constant or shifted outputs are wrong by half the range and more) from one that is only coarse: how coarse it may be
-is for the user to judge, from the accuracy, the argmax agreement and the error of each layer in the report."""
+"""The same for each number type. With 8-bit weights the limit only separates a file that computes something else
+(constant or shifted outputs are wrong by half the range or more) from a coarse one. How coarse it may be is for the
+user to judge, from the accuracy, the argmax agreement and the error of each layer in the report."""
 
 STORED_TOLERANCE = 0.02
-"""Of a file that stores 8-bit weights and computes in float32. Seven models of the zoo are off by 0.002 to 0.015 with a
-scale per channel; with the wrong scales by 0.02 to 0.12."""
+"""The same for a file that stores 8-bit weights and computes in float32. With a scale per channel, seven models of the
+zoo are off by 0.002 to 0.015; with the wrong scales, by 0.02 to 0.12."""
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The outputs of the model as the user gave it.
+    """The outputs of the user's model, before any replacement.
 
     Attributes:
         values: One array per output.
-        threshold: Above which value the file's first output says yes if it is one unit.
+        threshold: If the file's first output has one unit, the value above which it means class 1.
     """
 
     values: tuple[NDArray[Any], ...]
@@ -51,7 +51,7 @@ class Original:
 
 
 def tolerance_of(graph: Graph) -> float:
-    """Returns the max error that a file is allowed, over the range of its outputs, by what it computes with."""
+    """Returns the max error that is allowed for a file, over the range of its outputs, by its number type."""
     kind = numbers(graph)
     return STORED_TOLERANCE if kind == "float32" and stored_weights(graph) else TOLERANCES[kind]
 
@@ -64,14 +64,14 @@ def compare(
     tolerance: float | None = None,
     original: Original | None = None,
 ) -> tuple[Agreement, ...]:
-    """Returns one `Agreement` per runtime, the missing ones as "not checked".
+    """Returns one `Agreement` per runtime; missing runtimes are "not checked".
 
     Args:
         content: The TFLite file.
         samples: The inputs.
         reference: Keras's outputs for them, one array per output, shape (samples, ...).
-        tolerance: Max error over the range of Keras's outputs that is "ok"; None for what `tolerance_of` the file says.
-        original: The outputs of the model as it was given, where activations were exchanged since.
+        tolerance: Max error over the range of Keras's outputs that is "ok"; None for that of `tolerance_of`.
+        original: The outputs of the user's model, if activations were replaced.
     """
     original = original or Original(reference)
     if tolerance is None:
@@ -105,15 +105,15 @@ def agreement(
     tolerance: float,
     original: Original | None = None,
 ) -> Agreement:
-    """Returns how outputs compare with the reference; the worst output decides.
+    """Returns how the outputs compare with the reference; the worst output decides.
 
     Args:
         runtime: Its name.
-        outputs: What it computed.
+        outputs: Its outputs.
         reference: Keras's outputs.
-        labels: Of the first output, or None.
+        labels: Labels of the first output, or None.
         tolerance: Max error over the output's range.
-        original: What argmax and metric are compared with; the reference by default.
+        original: The outputs that argmax and metric are compared with; by default the reference.
     """
     original = original or Original(reference)
     errors, shares, steps, rounding = [], [], [], []
@@ -127,7 +127,7 @@ def agreement(
             broken = f"output {place} is NaN, which agrees with nothing"
         difference = np.abs(np.where(np.isfinite(ours) & np.isfinite(theirs), ours.astype(np.float64) - theirs, 0.0))
         errors.append(float(difference.max(initial=0.0)))
-        # Codes reach from the smallest output to the largest, and always to 0.
+        # The codes cover the smallest output, the largest, and always 0.
         shares.append(errors[-1] / _range(np.append(theirs, 0.0) if tolerance > FLOAT_TOLERANCE else theirs))
         rounding.append(errors[-1] <= ROUNDING * float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)))
         scale = outputs.scales[place]
@@ -152,12 +152,12 @@ def agreement(
 
 
 def metric(outputs: NDArray[Any], labels: NDArray[Any], threshold: float = 0.5) -> float:
-    """Returns the accuracy of a classifier's outputs, the mean absolute error of a regression's.
+    """Returns the accuracy for a classifier, the mean absolute error for a regression.
 
     Args:
         outputs: Shape (samples, classes), or (samples, 1) for two classes or a regression.
         labels: Class numbers, shape (samples,) or (samples, 1), one-hot rows, or real targets.
-        threshold: Above which a single output means class 1.
+        threshold: The value above which a single output means class 1.
     """
     labels = np.asarray(labels)
     flat = outputs.reshape(len(outputs), -1)
@@ -184,7 +184,7 @@ def metric(outputs: NDArray[Any], labels: NDArray[Any], threshold: float = 0.5) 
 def _range(values: NDArray[Any]) -> float:
     finite = values[np.isfinite(values)]
     spread = float(finite.max() - finite.min()) if finite.size else 0.0
-    # A constant output has no range: its size, or 1, takes the place.
+    # A constant output has no range: its size, or 1, is used instead.
     return spread or (float(np.abs(finite).max()) if finite.size else 0.0) or 1.0
 
 

@@ -1,4 +1,4 @@
-"""Inputs at the ends of what a file can take, and beyond them."""
+"""Inputs at the ends of a file's input range, and beyond."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SEED = 20210102
 def extremes(graph: Graph, given: Samples) -> dict[str, Samples]:
     """Returns two sets of samples: at the ends of each input's range, and twice as far from its middle.
 
-    The range of a quantised input is what its codes can say; that of a float input is that of the given samples. Each
-    set holds all elements at the lower end, all at the upper one, and seeded mixtures of both.
+    The range of a quantised input is the range of its codes; the range of a float input is that of the given samples.
+    In each set one sample has all elements at the lower end, one at the upper end, and the rest are seeded mixtures.
 
     Args:
         graph: The file.
-        given: The samples of the user, or seeded ones.
+        given: The user's samples, or seeded ones.
     """
     generator = np.random.default_rng(_SEED)
     sets: dict[str, list[NDArray[Any]]] = {ENDS: [], BEYOND: []}

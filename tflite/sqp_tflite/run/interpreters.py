@@ -26,11 +26,11 @@ INSTALL = {
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What an interpreter made of a batch of samples.
+    """An interpreter's outputs for a batch of samples.
 
     Attributes:
         values: One array per output, shape (samples, ...), as real numbers.
-        codes: The same as the interpreter's own numbers (equal to `values` for a float file).
+        codes: The interpreter's own numbers (equal to `values` for a float file).
         scales: Step of each output; None for a float output.
     """
 
@@ -40,7 +40,7 @@ class Outputs:
 
 
 class RuntimeFailedError(Exception):
-    """An interpreter that refused a file or died of it; the message is the interpreter's own."""
+    """An interpreter refused a file or crashed on it; the message is the interpreter's own."""
 
 
 def installed(runtime: str) -> bool:
@@ -49,7 +49,7 @@ def installed(runtime: str) -> bool:
 
 
 def version(runtime: str) -> str:
-    """Returns the installed version, "" where there is none."""
+    """Returns the installed version, "" if it is not installed."""
     try:
         return importlib.metadata.version(_DISTRIBUTIONS[runtime])
     except importlib.metadata.PackageNotFoundError:
@@ -63,10 +63,10 @@ def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outpu
         runtime: One of `policy.TARGETS`.
         content: The TFLite file.
         inputs: One array per input in the file's order, shape (samples, *shape without batch), as real numbers;
-            quantised here where the file's input is.
+            quantised here if the file's input is.
 
     Raises:
-        RuntimeFailedError: The interpreter refused the file, or died.
+        RuntimeFailedError: The interpreter refused the file, or crashed.
     """
     if runtime not in TARGETS:
         raise ValueError(f"`runtime` must be one of {TARGETS}. Received: {runtime!r}.")
@@ -78,7 +78,7 @@ def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outpu
 
 
 def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outputs:
-    """Does what `run` says in this process, which native code may end."""
+    """Does the work of `run` in this process, which native code may crash."""
     graph = read(content)
     opened = _open_tflm(content) if runtime == "tflm" else _open_lite(runtime, content)
     rows: list[list[NDArray[Any]]] = [[] for _ in graph.outputs]
@@ -95,7 +95,7 @@ def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> 
 
 
 def encode(values: NDArray[Any], tensor: Any) -> NDArray[Any]:
-    """Returns real numbers in an input tensor's type: rounded to the nearest step and clipped where it is quantised."""
+    """Returns real numbers in an input tensor's type; if it is quantised, rounded to the nearest step and clipped."""
     if tensor.quantization is None:
         return np.ascontiguousarray(values.astype(tensor.dtype))
     limits = np.iinfo(tensor.dtype)
@@ -152,7 +152,7 @@ def _open_tflm(content: bytes) -> _Micro:
 
 
 def ample_arena(content: bytes) -> int:
-    """Returns an arena size, in bytes, that surely suffices: all tensors side by side, and room for kernels' own."""
+    """Returns an arena size, in bytes, that is always enough: all tensors side by side, and buffers of the kernels."""
     graph = read(content)
     sizes = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "uint32": 4, "int16": 2, "float16": 2}
     tensors = sum(t.elements * sizes.get(t.dtype, 1) for s in graph.subgraphs for t in s.tensors if not t.constant)
@@ -161,7 +161,7 @@ def ample_arena(content: bytes) -> int:
 
 
 def _reason(error: Exception, log: str) -> str:
-    """The interpreter's own words: TFLM prints them on standard error only."""
+    """The interpreter's own message; TFLM prints it to standard error only."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("INFO", "WARNING", "W0000", "I0000"))]
     text = str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,4 +1,4 @@
-"""Where accuracy goes: the error of each layer of an integer file against the float file, on the data."""
+"""Where accuracy is lost: the error of each layer of an integer file against the float file, on the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqp_tflite.report import LayerError
 from sqp_tflite.run.interpreters import decode, encode
 
 MOST_SAMPLES = 64
-"""Samples that the errors are measured on: the first ones, as both files keep every tensor while they run."""
+"""The errors are measured on this many samples, the first ones: both files keep every tensor while they run."""
 
 
 def pairs(plain: Subgraph, reduced: Subgraph, layers: LayerNames) -> tuple[tuple[str, str, str], ...]:
@@ -39,7 +39,7 @@ def layer_errors_here(
         plain: The float file.
         reduced: The integer file.
         inputs: One array per input, shape (samples, *shape), real numbers.
-        wanted: What `pairs` returned.
+        wanted: The result of `pairs`.
     """
     few = tuple(array[:MOST_SAMPLES] for array in inputs)
     before = observe_here(plain, few, tuple(row[1] for row in wanted))
@@ -55,12 +55,12 @@ def layer_errors_here(
 def observe_here(
     content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...], *, codes: bool = False
 ) -> dict[str, NDArray[Any]]:
-    """Returns {tensor: its values for all samples, shape (samples, ...)} as LiteRT computes them; runs in a child.
+    """Returns {tensor: values for all samples, shape (samples, ...)} as computed by LiteRT; runs in a child.
 
     Args:
         content: A TFLite file.
         inputs: One array per input, real numbers.
-        names: Of the tensors.
+        names: Names of the tensors.
         codes: Whether quantised tensors are returned as their codes.
     """
     main = read(content).main
@@ -77,7 +77,7 @@ def observe_here(
 
 
 def keeping_tensors(content: bytes) -> Any:
-    """Returns an allocated LiteRT interpreter that keeps every tensor: without a delegate, which would hide some."""
+    """Returns an allocated LiteRT interpreter that keeps every tensor; it has no delegate, which would hide some."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(

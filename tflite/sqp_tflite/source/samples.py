@@ -1,4 +1,4 @@
-"""Inputs for calibration and comparison: from the user's file, or seeded ones."""
+"""Inputs for calibration and comparison: the user's data, or seeded inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Samples:
     Attributes:
         inputs: One array per input, shape (samples, *input shape).
         labels: Shape (samples, ...) or None; they belong to the model's first output.
-        given: Whether they are the user's; seeded ones must not calibrate anything.
+        given: Whether they are the user's; seeded inputs must not be used for calibration.
     """
 
     inputs: tuple[NDArray[Any], ...]
@@ -44,7 +44,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The user's arrays, read and not yet checked against a model.
+    """The user's arrays, read but not yet checked against a model.
 
     Attributes:
         arrays: By name.
@@ -55,12 +55,12 @@ class Data:
     what: str
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the arrays' shapes without the samples, for inputs that leave a dimension open."""
+        """Returns the arrays' shapes without the sample dimension, for inputs with an open dimension."""
         return {name: np.shape(array)[1:] for name, array in self.arrays.items()}
 
 
 def open_data(data: GivenData) -> Data | None:
-    """Returns the user's arrays, None without data.
+    """Returns the user's arrays; None without data.
 
     Raises:
         BadInputError: A file that isn't there or isn't npz, or no arrays.
@@ -73,7 +73,7 @@ def samples(data: Data | GivenData, specs: tuple[InputSpec, ...]) -> Samples:
 
     Args:
         data: Path of an .npz (or, for one input, .npy) file, a mapping of arrays or one array. Keys are the names of
-            the Keras inputs, `x` where there is one input, and `y` for labels. Or what `open_data` made of it.
+            the Keras inputs (or `x` if there is one input), and `y` for labels. Or the result of `open_data`.
         specs: The model's inputs.
 
     Raises:
@@ -101,7 +101,7 @@ def samples(data: Data | GivenData, specs: tuple[InputSpec, ...]) -> Samples:
 
 
 def seeded(specs: tuple[InputSpec, ...], count: int = 32) -> Samples:
-    """Returns seeded inputs that hold zeros, ordinary values and large ones.
+    """Returns seeded inputs with zeros, ordinary values and large values.
 
     Args:
         specs: The model's inputs.
@@ -192,7 +192,7 @@ def _check_counts(inputs: tuple[NDArray[Any], ...], names: list[str], labels: An
     if labels is not None:
         counts[LABELS] = len(np.atleast_1d(labels))
     if len(set(counts.values())) > 1:
-        raise BadInputError(f"The arrays in {what} must have equally many rows. Received: {counts}.")
+        raise BadInputError(f"The arrays in {what} must have the same number of rows. Received: {counts}.")
 
 
 def _listed(names: Any) -> str:

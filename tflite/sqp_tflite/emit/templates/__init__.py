@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def template(name: str) -> jinja2.Template:
-    """Returns a template by its path in this folder. HTML ones escape what they are given; an unknown name fails."""
+    """Returns a template by its path in this folder. HTML templates escape values; an undefined name fails."""
     import jinja2
 
     environment = jinja2.Environment(

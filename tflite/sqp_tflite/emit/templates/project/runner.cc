@@ -14,7 +14,7 @@ namespace {
 using namespace tflite;
 using namespace tflite::micro;
 
-// The schema whose files this TFLM must read; it has been 3 since 2017.
+// The schema version of the file; it has been 3 since 2017.
 constexpr unsigned int kSchema = {{ graph.schema_version }};
 
 alignas(16) uint8_t arena[{{ macro }}_ARENA_BYTES];

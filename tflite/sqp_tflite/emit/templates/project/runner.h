@@ -15,14 +15,14 @@ extern "C" {
 /* Returns 0 when the model is ready; call it once. */
 int {{ prefix }}_prepare(void);
 
-/* Runs the model on what its inputs hold. Returns 0 when the outputs are valid. */
+/* Runs the model on its inputs. Returns 0 when the outputs are valid. */
 int {{ prefix }}_run(void);
 
 /* Bytes of the arena that are in use; valid after {{ prefix }}_prepare. */
 size_t {{ prefix }}_arena_used(void);
 
 {% for port in inputs %}
-/* Where to put `{{ port.name }}`: {{ port.tensor.elements }} values of {{ port.tensor.dtype }}. Fill it before each run, TFLM may use the memory again. */
+/* Where to put `{{ port.name }}`: {{ port.tensor.elements }} values of {{ port.tensor.dtype }}. Fill it before each run: TFLM may reuse the memory. */
 {{ port.c_type }}* {{ prefix }}_{{ port.role | lower }}_{{ port.name }}(void);
 {% endfor %}
 {% for port in outputs %}
@@ -36,7 +36,7 @@ const {{ port.c_type }}* {{ prefix }}_{{ port.role | lower }}_{{ port.name }}(vo
 {% for port in inputs if port.scale is not none %}
 {% if loop.first %}
 
-/* From real numbers to codes: the nearest code, held inside the type's range. */
+/* From real numbers to codes: the nearest code, clipped to the type's range. */
 {% endif %}
 static inline {{ port.c_type }} {{ prefix }}_quantize_{{ port.name }}(float real) {
   const float least = {{ "-32768" if port.tensor.dtype == "int16" else "0" if port.tensor.dtype == "uint8" else "-128" }}.0f;
