@@ -115,7 +115,7 @@ BAD = {
     "target": ({"wanted": Combination(target="avr")}, "`target` must be one of"),
     "io": ({"io": "int8"}, "can be float32"),
     "no such data": ({"data": "nowhere.npz"}, "does not exist"),
-    "artefact": ({"emit": ("pdf",)}, "must list some of"),
+    "artefact": ({"emit": ("pdf",)}, "must list one or more of"),
     "an artefact for another target": ({"emit": ("resolver",), "wanted": Combination(target="litert")}, "TensorFlow"),
     "report": ({"reports": (Path("r.pdf"),)}, "must name an .html or .json file"),
     "output": ({"output": Path("nowhere/o.tflite")}, "folder must exist"),
