@@ -48,10 +48,11 @@ def run(folder, name, *given, closed=(), full=()):
 @pytest.mark.parametrize(
     ("streams", "says"),
     [
-        ({"closed": (0, 1, 2)}, ""),
-        ({"full": (1,)}, "standard output cannot be written.*`out.tflite` was written and may ship"),
+        pytest.param({"closed": (0, 1, 2)}, "", id="all closed", marks=pytest.mark.large),
+        pytest.param(
+            {"full": (1,)}, "standard output cannot be written.*`out.tflite` was written and may ship", id="output full"
+        ),
     ],
-    ids=["all closed", "output full"],
 )
 def test_an_export_that_wrote_its_file_ends_with_0(folder, streams, says, tmp_path):
     (folder / "out.tflite").unlink(missing_ok=True)
