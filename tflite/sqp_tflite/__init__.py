@@ -1,8 +1,8 @@
 """Exports Keras models to TFLite files that need no exp and no log, and proves them.
 
-`export(model, output)`, `inspect(path)` and `check(model, tflite, data)` are what the commands sqp-export,
-sqp-inspect and sqp-check run. TensorFlow is imported when the first of them needs it. `include_dir()` is the folder of
-`sqp.h`, the C kernels for code without an interpreter.
+`export(model, output)` and `check(model, tflite, data)` are what the commands sqp-export and sqp-check run;
+`inspect(path)` returns the graph that sqp-inspect judges. TensorFlow is imported when the first of them needs it.
+`include_dir()` is the folder of `sqp.h`, the C kernels for code without an interpreter.
 """
 
 from __future__ import annotations

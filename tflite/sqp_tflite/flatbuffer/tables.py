@@ -1,8 +1,8 @@
 """Puts tables in the place of float islands: DEQUANTIZE, unary operators, QUANTIZE become CAST ADD GATHER.
 
-This is the one step that edits the file which the libraries wrote. A code c of the source becomes the index c + 128
-(and 256 times the channel, where a constant differs by channel), and the table holds the correctly rounded code of the
-result. What was taken out and what was put in are compared again by `verify`.
+Of all that is edited in a file that the libraries wrote, only this changes what it computes with. A code c of the
+source becomes the index c + 128 (and 256 times the channel, where a constant differs by channel), and the table holds
+the correctly rounded code of the result. What was taken out and what was put in are compared again by `verify`.
 """
 
 from __future__ import annotations

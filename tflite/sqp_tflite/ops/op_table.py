@@ -62,7 +62,8 @@ def markdown(content: dict[str, Any]) -> str:
     targets = tuple(content["targets"])
     packages = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
     ops = sorted({op for target in targets for op in content["targets"][target]} | set(ADMITTED))
-    lines = [_INTRODUCTION.format(packages=packages), "", _row("op", "admitted", *targets), _row(*["---"] * 5)]
+    head = ("op", "admitted", *targets)
+    lines = [_INTRODUCTION.format(packages=packages), "", _row(*head), _row(*["---"] * len(head))]
     for op in ops:
         cells = [_cell(content, target, op) for target in targets]
         lines.append(_row(f"`{op}`", "yes" if op in ADMITTED else "no", *cells))
