@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from matplotlib import image
 
+from sqp_tflite.agreement import Agreement
 from sqp_tflite.emit import curves
 from sqp_tflite.emit.drawing import FAMILIES, family, graph_drawing, memory_drawing
 from sqp_tflite.emit.page import html
 from sqp_tflite.flatbuffer.graph import Op
 from sqp_tflite.inspection import inspection
-from sqp_tflite.report import Activation, Agreement, Finding, Form, Kind, LayerError, PlanRow, Replacement
+from sqp_tflite.report import Activation, Finding, Form, Kind, LayerError, PlanRow, Replacement
 
 DATA = Path(__file__).parent / "data"
 FLAGS = (
@@ -67,7 +68,28 @@ def rich_report():
             exchanged("b", "softplus", 3),
         ),
         agreement=tuple(
-            Agreement(name, status, "its own words", 32, 0.0123, 0.004, 1.0, 0.97, 0.981, 0.978, on)
+            Agreement(
+                name,
+                status,
+                "its own words",
+                against,
+                output,
+                32,
+                0.0123,
+                3.1,
+                0.004,
+                0.25,
+                1.0,
+                200,
+                256,
+                0.97,
+                "accuracy",
+                0.981,
+                0.978,
+                on,
+            )
+            for against in ("given", "written")
+            for output in ("probabilities", long)
             for name, status, on in (
                 ("tflm", "ok", "data"),
                 ("litert", "differs", "data"),
@@ -75,6 +97,8 @@ def rich_report():
             )
         ),
         layer_errors=(LayerError(long, "t", 0.1, 0.05), LayerError("b", "t2", 0.02, 0.01)),
+        unproven=(f"`{long}` was taken for elu.",),
+        warnings=("output `a` is coarse.",),
         notes=("The batch is fixed to 1.",),
     )
     return graph, report

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from sqp_tflite import report
+from sqp_tflite.agreement import Agreement
 from sqp_tflite.cli.commands import export_main, inspect_main
 from sqp_tflite.emit.rendering import check_names, render
 from sqp_tflite.errors import BadInputError
@@ -22,7 +23,7 @@ CLASSES = {
     "op": report.OpRow,
     "finding": report.Finding,
     "replacement": report.Replacement,
-    "agreement": report.Agreement,
+    "agreement": Agreement,
     "tensor": report.TensorRow,
     "step": report.MemoryStep,
     "memory": report.Memory,
@@ -30,6 +31,9 @@ CLASSES = {
     "activation": report.Activation,
     "layer_error": report.LayerError,
 }
+AGREED = Agreement(
+    "tflm", "ok", "", "written", "y", 3, 0.1, 10.0, 0.01, 0.25, 1.0, 12, 256, 1.0, "accuracy", 0.9, 0.9, "ends"
+)
 PLANNED = report.PlanRow(
     "a",
     report.Activation("squareplus", (("b", 4.0), ("learn_b", None)), "Squareplus"),
@@ -51,13 +55,14 @@ def full() -> report.Report:
         ops=(report.OpRow("ADD", "int8", 2, 3, ("a", "b")),),
         findings=(report.Finding("a", "EXP", "int8", "Rule.", "Remedy.", report.Kind.OP),),
         replacements=(report.Replacement("a", "gelu", "algebraic gelu", 4, 1e-3),),
-        agreement=(report.Agreement("tflm", "ok", "", 3, 0.1, 0.01, 1.0, 1.0, 0.9, 0.9, "ends"),),
+        agreement=(AGREED,),
         inputs=(report.TensorRow(0, "x", (1, 2), "int8", 0.1, -3),),
         outputs=(report.TensorRow(0, "y", (1, 2), "float32"),),
         memory=report.Memory(1, "tflm 1", 1, 1, "t", 1, "a", 5, 5, (report.MemoryStep("ADD", "a", 3),)),
         plan=(PLANNED,),
         layer_errors=(report.LayerError("a", "t", 0.1, 0.1),),
-        notes=("A note.",), versions=(("keras", "3"),), command="sqp-export m.keras", seconds=1.5,
+        unproven=("Not known.",), warnings=("A warning.",), notes=("A note.",),
+        versions=(("keras", "3"),), command="sqp-export m.keras", seconds=1.5,
     )  # fmt: skip
 
 

@@ -123,3 +123,10 @@ def _linear(owner: Any) -> Any:
 
 def _nothing(owner: Any) -> Any:
     return keras.layers.Activation("linear", name=owner.name)
+
+
+def last_activations(model: Any) -> tuple[Site | None, ...]:
+    """Returns the activation that makes each output, in Keras's order; None for a layer without one, () if unknown."""
+    found = {(id(site.owner), site.attribute): site for site in sites(model)}
+    owners = [owner for _, owner, _ in _last_layers(model)]
+    return tuple(found.get((id(owner), "activation")) or found.get((id(owner), "")) for owner in owners)

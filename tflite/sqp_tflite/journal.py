@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from sqp_tflite.agreement import Agreement
 from sqp_tflite.errors import ParityError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.audit import op_rows, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
-from sqp_tflite.report import Agreement, Finding, Memory, Report
+from sqp_tflite.report import Finding, Memory, Report
 from sqp_tflite.run.arena import Arena
 from sqp_tflite.source import own_code, unroll
 from sqp_tflite.source.exchange import Exchanged, named
@@ -25,6 +26,8 @@ from sqp_tflite.source.trace import Traced
 from sqp_tflite.versions import versions
 
 _Result = TypeVar("_Result")
+
+_UNPROVEN = "`{}` was taken for {} (--map); what it computed in training is not in the model, and was not compared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,14 @@ class Compared:
     """How the file agrees with Keras.
 
     Attributes:
-        rows: One per runtime.
+        rows: One per runtime, reference and output.
         notes: What the user should know about runtimes that do not decide.
+        warnings: What is allowed and may still break the user's product.
     """
 
     rows: tuple[Agreement, ...]
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Journal:
@@ -130,6 +135,8 @@ class Journal:
             memory=measured.memory if measured else Memory(),
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
+            unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
+            warnings=compared.warnings if compared else (),
             notes=self._notes(),
             versions=versions(),
             command=self.options.command,

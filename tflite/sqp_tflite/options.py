@@ -36,6 +36,7 @@ class ExportOptions:
     replace: str | Mapping[str, Any] | None = None
     head: str = "keep"
     max_error: float | None = None
+    max_change: float | None = None
     dry_run: bool = False
     emit: tuple[str, ...] = ()
     c_style: CStyle | None = None

@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sqp_tflite.agreement import GIVEN, Agreement
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.mark import Mark, mark_of
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.report import Agreement
-from sqp_tflite.run.compare import compare
+from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.extremes import DATA, extremes
+from sqp_tflite.run.judge import Reference
 from sqp_tflite.run.reference import reference
-from sqp_tflite.source.load import load
+from sqp_tflite.source.exchange import without_heads
+from sqp_tflite.source.load import Loaded, load
 from sqp_tflite.source.samples import GivenData, open_data, samples
 
 
@@ -35,7 +38,8 @@ def check(
         model: As in `export`.
         tflite: The file or its bytes.
         data: As in `export`.
-        tolerance: Max error over the range of the outputs; by default that of the file's number type.
+        tolerance: Max error over the range of the outputs; by default that of the file's number type, or a larger one
+            that the export wrote into the file because it exchanged activations.
         names: As in `export`.
         trust_code: As in `export`.
         ends: Whether to compare also at the ends of the file's input range and beyond.
@@ -48,6 +52,9 @@ def check(
     content = tflite if isinstance(tflite, bytes) else Path(tflite).read_bytes()
     opened = open_data(data)
     loaded = load(model, names=names, trust=trust_code, shapes=opened.shapes() if opened else None)
+    mark = mark_of(graph)
+    loaded, heads = _headless(loaded, mark)
+    limit = tolerance or max(tolerance_of(graph), mark.limit or 0.0)
     _check_fits("inputs", [spec.shape for spec in loaded.inputs], graph.inputs)
     inputs = samples(opened, loaded.inputs)
     sets = {DATA: inputs, **(extremes(graph, inputs) if ends else {})}
@@ -57,10 +64,18 @@ def check(
     for name, chosen in sets.items():
         # Beyond the data, Keras's own numbers may overflow.
         expected = reference(loaded, chosen, finite=name == DATA)
-        _check_fits("outputs", [values.shape[1:] for values in expected], graph.outputs)
-        rows = compare(content, chosen, expected, tolerance=tolerance)
-        found += [_judged(dataclasses.replace(row, on=name), graph) for row in rows]
+        _check_fits("outputs", [values.shape[1:] for values in expected.values()], graph.outputs)
+        judged = compare(content, chosen, Reference(GIVEN, expected, limit, heads))
+        found += [_judged(dataclasses.replace(row, on=name), graph) for row in judged.rows]
     return tuple(found)
+
+
+def _headless(loaded: Loaded, mark: Mark) -> tuple[Loaded, tuple[str, ...]]:
+    """The model without the heads that the file says were dropped for it."""
+    if not any(mark.heads) or loaded.model is None:
+        return loaded, ()
+    headless, heads, _ = without_heads(loaded)
+    return (headless, heads) if heads == mark.heads else (loaded, ())
 
 
 def _check_fits(which: str, shapes: list[tuple[int, ...]], tensors: tuple[Tensor, ...]) -> None:

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
 from sqp_tflite.emit.rendering import render
 from sqp_tflite.errors import EnvironmentMissingError, ParityError, RefusedError
 from sqp_tflite.files import write_all
 from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.mark import Mark, marked
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Compared, Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
@@ -28,12 +32,13 @@ from sqp_tflite.quantize.quantize import quantize as reduce
 from sqp_tflite.quantize.recipe import Request
 from sqp_tflite.report import Finding, Report
 from sqp_tflite.run import interpreters
-from sqp_tflite.run.compare import Original, compare
+from sqp_tflite.run.compare import compare, tolerance_of
+from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.memory import memory, over_budget
-from sqp_tflite.run.reference import reference
+from sqp_tflite.run.reference import positive, reference
 from sqp_tflite.source import own_code
 from sqp_tflite.source.convert import IMPORTS, convert
-from sqp_tflite.source.exchange import Exchanged, exchange
+from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged, exchange
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import Plan, plan
 from sqp_tflite.source.rsqrt import with_rsqrt
@@ -69,6 +74,7 @@ def export(
     replace: str | Mapping[str, Any] | None = None,
     head: str = "keep",
     max_error: float | None = None,
+    max_change: float | None = None,
     dry_run: bool = False,
     emit: Sequence[str] = (),
     c_style: CStyle | None = None,
@@ -95,6 +101,8 @@ def export(
             activations or layers to these; see `sqp_keras.replace_activations`.
         head: "logits" drops a final softmax or sigmoid, "keep" leaves it.
         max_error: Largest change of a value under "accurate", as a share of the activation's range; None for 1e-3.
+        max_change: Largest change of an output against `model`, as a share of its range; None for 0.02 under
+            "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
         dry_run: Whether to stop after the plan.
         emit: Firmware artefacts, some of `emit.KINDS`; written beside `output`.
         c_style: Names and places of their C symbols; None for the name of `output`.
@@ -112,8 +120,9 @@ def export(
     """
     return run(ExportOptions(
         model, None if output is None else Path(output), Combination(quantize, lowering, target), io=io, data=data,
-        names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error, dry_run=dry_run,
-        emit=tuple(emit), c_style=c_style, ram=ram, flash=flash, reports=tuple(map(Path, reports)), command=command,
+        names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error, max_change=max_change,
+        dry_run=dry_run, emit=tuple(emit), c_style=c_style, ram=ram, flash=flash, reports=tuple(map(Path, reports)),
+        command=command,
     ), progress)  # fmt: skip
 
 
@@ -143,7 +152,9 @@ def run(options: ExportOptions, progress: Progress | None = None) -> Export:
             content = convert(traced, worker)
             request = Request(wanted, options.io == "float32", traced.forms)
             # The float file to the wanted type of numbers, tables included.
-            reduced = done.keep(_reduced(content, given.inputs, request, traced.layers, worker, tell))
+            reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
+            # The file says itself how it is meant to differ from the model, for whoever checks it later.
+            reduced = done.keep(_marked(reduced, changed, options))
         # From here on the file is evidence: it is read and judged, not changed.
         content, graph = reduced.content, done.keep(read(reduced.content))
         # The target's interpreter may crash on an operator that it lacks, so the operators come first.
@@ -152,7 +163,7 @@ def run(options: ExportOptions, progress: Progress | None = None) -> Export:
         measured = done.keep(_measured(options, content, graph, traced.layers))
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
-        _require_parity(done.keep(_compared(content, given, changed, wanted.target)), options, given)
+        _require_parity(done.keep(_compared(content, graph, given, changed, options)), options, given, changed)
     report = done.report("ok")
     tell("emit")  # From the proven file only.
     style = options.c_style or CStyle.named(options.output.stem if options.output else "model")
@@ -222,22 +233,67 @@ def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: Laye
     return Measured(dataclasses.replace(needed, ram_budget=options.ram, flash_budget=options.flash), arena)
 
 
-def _compared(content: bytes, given: Given, changed: Exchanged, target: str) -> Compared:
-    expected = reference(changed.loaded, given.inputs)
-    before = expected if changed.loaded is given.loaded else reference(given.loaded, given.inputs)
-    rows = compare(content, given.inputs, expected, original=Original(before, changed.threshold))
-    others = [row for row in rows if row.status == "failed" and row.runtime != target]
-    return Compared(rows, tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others))
+def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions) -> Reduced:
+    limit = options.max_change or changed.change or None
+    return dataclasses.replace(reduced, content=marked(reduced.content, Mark(limit, changed.heads)))
 
 
-def _require_parity(compared: Compared, options: ExportOptions, given: Given) -> None:
+def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:
+    inputs, target, tolerance = given.inputs, options.wanted.target, tolerance_of(graph)
+    theirs = reference(changed.given, inputs)
+    _require_heads(theirs, given, changed)
+    limit = options.max_change or max(tolerance, changed.change)
+    references = [Reference(GIVEN, theirs, limit, changed.heads, positive(changed.given))]
+    if changed.loaded is not changed.given:
+        references.append(Reference(WRITTEN, reference(changed.loaded, inputs), tolerance, changed.heads))
+    judged = compare(content, inputs, *references)
+    others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != target]
+    notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
+    return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed))
+
+
+def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged) -> None:
+    """What was dropped must give the user's own outputs when it is put back."""
+    if not any(changed.heads):
+        return
+    own = reference(given.loaded, given.inputs)
+    for head, (name, values), (_, wanted) in zip(changed.heads, theirs.items(), own.items(), strict=True):
+        if not np.allclose(with_head(head, values), wanted, rtol=1e-3, atol=1e-4):
+            raise ParityError(
+                f"Output `{name}` without its {head} must be what the {head} was computed from. Received: other "
+                "values. Export with --head keep."
+            )
+
+
+def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
+    """What a coarse exchange costs, where it is allowed."""
+    off = [row for row in rows if (row.status, row.against) == ("ok", GIVEN) and row.error_of_range is not None]
+    worst = max(off, key=lambda row: row.error_of_range or 0.0, default=None)
+    if changed.accurate or worst is None or (worst.error_of_range or 0.0) <= ACCURATE_CHANGE:
+        return ()
+    return (
+        f"output `{worst.output}` is off by up to {worst.error_of_range:.2g} of its range from your model: the new "
+        "activations want a short training. Use sqp_keras.replace_activations and sqp_keras.distill, then export.",
+    )
+
+
+def _require_parity(compared: Compared, options: ExportOptions, given: Given, changed: Exchanged) -> None:
     """The target must run the file and agree; another interpreter that runs it must agree too."""
     target = options.wanted.target
     bad = [row for row in compared.rows if row.status in ("differs", "failed") and row.runtime == target]
     bad += [row for row in compared.rows if row.status == "differs" and row.runtime != target]
-    if bad:
-        listed = "".join(f"\n- {NAMES[row.runtime]}: {row.reason}" for row in bad)
-        raise ParityError(f"The file does not agree with {given.loaded.source}:{listed}")
+    if not bad:
+        return
+    listed = "".join(f"\n- {NAMES[row.runtime]}: {row.reason}" for row in bad)
+    remedy = ""
+    if changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
+        remedy = "\nThe file is what was written; the exchange of activations is what changed the outputs. " + (
+            "Lower --max-error, or accept it with --max-change."
+            if changed.accurate
+            else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
+            "sqp_keras.distill) and export the result, or accept the change with --max-change."
+        )
+    raise ParityError(f"The file does not agree with {given.loaded.source}:{listed}{remedy}")
 
 
 def _write(options: ExportOptions, report: Report, graph: Graph, content: bytes, files: Mapping[str, bytes]) -> None:

@@ -7,7 +7,9 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-SCHEMA = 1
+from sqp_tflite.agreement import GIVEN, Agreement
+
+SCHEMA = 2
 """Version of the JSON object; increased when a key changes its meaning or is removed."""
 
 _MOST_LISTED = 8
@@ -83,38 +85,6 @@ class Replacement:
     now: str
     terms: int | None
     max_change: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How one runtime's outputs compare with Keras's.
-
-    Attributes:
-        runtime: "litert", "tflite-runtime" or "tflm".
-        status: "ok", "failed" (it could not run the file), "differs", "not checked" (not installed) or "saturates" (an
-            integer file at the ends of its range: shown, not judged).
-        reason: The runtime's own message, or what is missing; "" when ok.
-        samples: How many inputs were compared.
-        max_abs_error: Max error of any output, in the output's unit.
-        error_of_range: The same over the range of Keras's outputs.
-        max_steps: Max error in steps of the output's scale; None for float outputs.
-        argmax_agreement: Share of samples with Keras's argmax; None for outputs with one element.
-        metric_before: Accuracy of Keras on the labels; None without labels.
-        metric_after: Accuracy of the file.
-        on: The inputs: "data", or "ends" and "beyond" of the file's range.
-    """
-
-    runtime: str
-    status: str
-    reason: str = ""
-    samples: int = 0
-    max_abs_error: float | None = None
-    error_of_range: float | None = None
-    max_steps: float | None = None
-    argmax_agreement: float | None = None
-    metric_before: float | None = None
-    metric_after: float | None = None
-    on: str = "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +243,14 @@ class LayerError:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that an export found. `verdict` is "ok", "refused" or "parity_failed"."""
+    """Everything that an export found.
+
+    Attributes:
+        verdict: "ok", "refused" or "parity_failed".
+        unproven: What the verdict does not cover, because nothing could be compared with it.
+        warnings: What is allowed and may still break the user's product.
+        notes: What the user should know.
+    """
 
     verdict: str
     source: str
@@ -292,10 +269,17 @@ class Report:
     memory: Memory = Memory()
     plan: tuple[PlanRow, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
+    unproven: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     command: str = ""
     seconds: float = 0.0
+
+    def worst(self, runtime: str, against: str = GIVEN) -> Agreement | None:
+        """Returns the row of a runtime on the data that is furthest off; None if it was not run."""
+        rows = [row for row in self.agreement if (row.runtime, row.against, row.on) == (runtime, against, "data")]
+        return max(rows, key=lambda row: (row.status != "ok", row.error_of_range or 0.0), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as one JSON object with the documented keys."""

@@ -270,6 +270,13 @@ def _activations(parser: argparse.ArgumentParser) -> None:
         help="max change of a value with --replace accurate, as a share of the activation's range; smaller needs "
         "more square roots (default: 0.001)",
     )
+    group.add_argument(
+        "--max-change",
+        type=_positive,
+        metavar="SHARE",
+        help="max change of an output against the model as given, as a share of the output's range (default: 0.02 with "
+        "--replace accurate, 0.25 with other rules, and never less than the number type costs)",
+    )
 
 
 def _data(parser: argparse.ArgumentParser) -> None:
@@ -320,6 +327,13 @@ def _bound(text: str) -> float:
     value = _share(text)
     if not 0.0 < value < 1.0:
         raise argparse.ArgumentTypeError(f"must be above 0 and below 1. Received: {text!r}. For example 0.0001.")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _share(text)
+    if value <= 0.0:
+        raise argparse.ArgumentTypeError(f"must be above 0. Received: {text!r}. For example 0.05.")
     return value
 
 

@@ -223,6 +223,7 @@ def _options(call: _Call) -> ExportOptions:
         replace=_rule(given.replace),
         head=given.head,
         max_error=given.max_error,
+        max_change=given.max_change,
         dry_run=given.dry_run,
         emit=given.emit,
         c_style=CStyle(prefix, given.c_section, given.c_qualifier),

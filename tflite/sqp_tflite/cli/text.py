@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from sqp_tflite.agreement import Agreement, tables
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
-from sqp_tflite.report import Agreement, Finding, Memory, OpRow, Report, TensorRow
+from sqp_tflite.report import Finding, Memory, OpRow, Report, TensorRow
 
 _VERDICTS = {
     "ok": ("OK", "bold green", "may ship to"),
@@ -24,7 +26,13 @@ _WORST = 5
 def show_report(console: Console, report: Report) -> None:
     """Prints a finished or refused export."""
     word, style, verb = _VERDICTS[report.verdict]
+    if report.verdict == "ok" and report.unproven:
+        word, style = "OK, NOT PROVEN", "bold yellow"
     console.print(Text.assemble((word, style), f"  {report.source} {verb} {NAMES[report.target]} ({report.quantize})"))
+    for line in report.unproven:
+        console.print(Text.assemble(("  not proven: ", "yellow"), line))
+    for line in report.warnings:
+        console.print(Text.assemble(("  warning: ", "bold yellow"), line))
     if report.output:
         console.print(_plain(f"    {report.output}, {report.size_bytes:,} bytes, sha256 {report.sha256[:16]}"))
     show_findings(console, report.findings)
@@ -99,20 +107,14 @@ def show_findings(console: Console, findings: tuple[Finding, ...]) -> None:
 
 
 def show_agreement(console: Console, rows: tuple[Agreement, ...]) -> None:
-    """Prints how well each runtime agrees with Keras."""
-    labelled = any(row.metric_before is not None for row in rows)
-    sets = len({row.on for row in rows}) > 1
-    stepped = any(row.max_steps is not None for row in rows)
-    head = ["runtime", *(["set"] if sets else []), "status", "samples", "max error", "of range"]
-    table = _table(*head, *(["steps"] if stepped else []), "argmax", *(["Keras", "file"] if labelled else []))
-    for row in rows:
-        cells = [row.runtime, *([row.on] if sets else []), row.status, str(row.samples or "")]
-        cells += [_number(row.max_abs_error), _number(row.error_of_range)]
-        cells += [_number(row.max_steps)] if stepped else []
-        cells += [_share(row.argmax_agreement)]
-        cells += [_metric(row.metric_before), _metric(row.metric_after)] if labelled else []
-        table.add_row(*cells, style="" if row.status == "ok" else "yellow")
-    console.print(table)
+    """Prints how well each runtime agrees with Keras: one table for each model that the file was compared with."""
+    for found in tables(rows):
+        if found.title:
+            console.print(_plain(f"  {found.title}"))
+        table = _table(*found.columns)
+        for status, cells in zip(found.statuses, found.rows, strict=True):
+            table.add_row(*map(escape, cells), style="" if status == "ok" else "yellow")
+        console.print(table)
     for row in rows:
         if row.reason:
             console.print(_plain(f"  {row.runtime}: {row.reason}"))
@@ -207,11 +209,3 @@ def _table(*columns: str) -> Table:
 
 def _number(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}g}"
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.2%}"
-
-
-def _metric(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"

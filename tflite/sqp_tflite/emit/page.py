@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from sqp_tflite.agreement import tables
 from sqp_tflite.emit.curves import Curve, curves
 from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawing, memory_drawing
 from sqp_tflite.emit.templates import template
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
-from sqp_tflite.report import Agreement, Report
+from sqp_tflite.report import Report
 
 _VERDICTS = {
     "ok": ("OK", "may ship to"),
@@ -53,9 +54,7 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         graph_svg=Markup(graph_drawing(graph, report)),
         memory_svg=Markup(memory_drawing(report)),
         curves=[(curve, Markup(curve_drawing(curve)), _worst(curve)) for curve in drawn],
-        sets=len({row.on for row in report.agreement}) > 1,
-        labelled=any(row.metric_before is not None for row in report.agreement),
-        stepped=any(row.max_steps is not None for row in report.agreement),
+        agreement=tables(report.agreement),
         worst_layer=max((row.error_of_range for row in report.layer_errors), default=0.0) or 1.0,
     )
 
@@ -73,17 +72,14 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
         tiles.append(Tile("Max arena", f"{memory.arena_bytes:,} B", bounds))
     elif memory.peak_bytes is not None:
         tiles.append(Tile("Max tensors", f"{memory.peak_bytes:,} B", f"in {memory.peak_layer}"))
-    row = _deciding(report)
+    row = report.worst(report.target)
     if row and row.max_abs_error is not None:
         about = f"{row.samples} samples on {NAMES[row.runtime]}"
         tiles.append(Tile("Max error", f"{row.error_of_range or 0:.2g} of range", about))
-    if row and row.metric_before is not None and row.metric_after is not None:
-        tiles.append(Tile("On your labels", f"{row.metric_after:.4g}", f"Keras: {row.metric_before:.4g}"))
+    first = next((one for one in report.agreement if one.runtime == report.target and one.metric), None)
+    if first and first.metric_before is not None and first.metric_after is not None:
+        label = f"{first.metric[0].upper()}{first.metric[1:]} on your labels"
+        tiles.append(Tile(label, f"{first.metric_after:.4g}", f"Keras: {first.metric_before:.4g}"))
     elif row and row.argmax_agreement is not None:
         tiles.append(Tile("Same class", f"{row.argmax_agreement:.1%}", "same largest output as Keras"))
     return tiles
-
-
-def _deciding(report: Report) -> Agreement | None:
-    rows = [row for row in report.agreement if row.runtime == report.target and row.on == "data"]
-    return rows[0] if rows else None

@@ -173,6 +173,13 @@ class Editor:
             operators += [self._operator(op) for op in replaced[place]] if place in replaced else [old]
         self._main.operators = operators
 
+    def add_metadata(self, name: str, data: memoryview) -> None:
+        """Adds an entry to the file's metadata."""
+        self._content = None
+        self._model.buffers.append(schema.new("Buffer", data=np.frombuffer(data, np.uint8)))
+        entry = schema.new("Metadata", name=name, buffer=len(self._model.buffers) - 1)
+        self._model.metadata = [*(self._model.metadata or ()), entry]
+
     def retype_dead_outputs(self) -> None:
         """Gives outputs that nothing reads the type of their operator's other outputs: the quantiser skips them."""
         graph = self._main

@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqp_keras.models.heads import last_activations
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.report import Activation
+from sqp_tflite.source.activations import activation
 from sqp_tflite.source.load import Loaded
 from sqp_tflite.source.samples import Samples
 
 _CHUNK = 64
 
+_POSITIVE = ("softplus", "squareplus", "exponential")
 
-def reference(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> tuple[NDArray[Any], ...]:
-    """Returns Keras's outputs for the samples, one array per output, shape (samples, ...), float32.
+
+def reference(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> dict[str, NDArray[Any]]:
+    """Returns Keras's outputs for the samples by name, in order, each of shape (samples, ...), float32.
 
     Args:
         loaded: The model.
@@ -30,11 +35,23 @@ def reference(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> tuple[
         outputs = loaded.call([array[start : start + _CHUNK] for array in inputs.inputs])
         names = list(outputs)
         chunks.append([np.asarray(value, dtype=np.float32) for value in outputs.values()])
-    found = tuple(np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    found = {name: np.concatenate(parts) for name, *parts in zip(names, *chunks, strict=True)}
     if finite:
-        for name, values in zip(names, found, strict=True):
+        for name, values in found.items():
             _require_finite(name, values, loaded.source, inputs.given)
     return found
+
+
+def positive(loaded: Loaded) -> tuple[bool, ...]:
+    """Returns which outputs are above 0 for every input, by the activation that makes them; () where unknown."""
+    if loaded.model is None:
+        return ()
+    return tuple(site is not None and _positive(activation(site)) for site in last_activations(loaded.model))
+
+
+def _positive(made_by: Activation) -> bool:
+    of = dict(made_by.parameters).get("of", "") if made_by.name == "algebraic" else made_by.name
+    return of in _POSITIVE
 
 
 def _require_finite(name: str, values: NDArray[Any], source: str, given: bool) -> None:

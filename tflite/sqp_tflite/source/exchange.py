@@ -22,6 +22,12 @@ from sqp_tflite.source.samples import Samples
 MAX_ERROR = 1e-3
 """Max change of a value under "accurate", as a share of the activation's range."""
 
+ACCURATE_CHANGE = 0.02
+"""Max change of an output by "accurate", over its range."""
+
+OTHER_CHANGE = 0.25
+"""The same for every other rule. What is further off computes something else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
@@ -29,17 +35,23 @@ class Exchanged:
 
     Attributes:
         loaded: The changed model; the same object as before if nothing was asked for.
+        given: The user's model, without the heads that were dropped: what the file is compared with in the end.
+        heads: What was dropped behind each output, "" for nothing; () if nothing was.
+        change: Max change of an output, over its range, that the rule is meant to keep; 0 without `replace`.
+        accurate: Whether `replace` was "accurate" throughout.
         replacements: One per activation that was exchanged.
         notes: How to read outputs whose softmax or sigmoid was dropped; what was left and why.
-        threshold: Above which value the first output means yes if it is one unit: 0 where its sigmoid was dropped.
         left: Pairs (layer whose activation was left, what to do about it).
         was: Pairs (layer whose activation was exchanged, that activation).
     """
 
     loaded: Loaded
+    given: Loaded
+    heads: tuple[str, ...] = ()
+    change: float = 0.0
+    accurate: bool = True
     replacements: tuple[Replacement, ...] = ()
     notes: tuple[str, ...] = ()
-    threshold: float = 0.5
     left: tuple[tuple[str, str], ...] = ()
     was: tuple[tuple[str, Activation], ...] = ()
 
@@ -70,7 +82,7 @@ def exchange(
             "Add --replace accurate."
         )
     if replace is None and head == "keep":
-        return Exchanged(loaded)
+        return Exchanged(loaded, loaded)
     if loaded.model is None:
         raise BadInputError(
             f"`--replace` and `--head logits` need the Keras model. Received: `{loaded.source}`, a SavedModel, which "
@@ -85,29 +97,46 @@ def exchange(
 def _exchanged(
     loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any] | None, head: str, max_error: float
 ) -> Exchanged:
-    model, threshold = loaded.model, 0.5
-    notes: list[str] = []
-    replacements: tuple[Replacement, ...] = ()
-    left: dict[str, str] = {}
-    was: tuple[tuple[str, Activation], ...] = ()
-    if head == "logits":
-        model, heads = sqp_keras.drop_head(model)
-        names = [dropped.output for dropped in heads if dropped.was == "sigmoid"]
-        first = (getattr(loaded.model, "output_names", None) or [""])[0]
-        threshold = 0.0 if set(names) & {"", first} else 0.5
-        notes += [f"{dropped}." for dropped in heads] or [_nothing_dropped(model)]
-    if replace is not None:
-        data = structured(model, inputs.inputs) if inputs.given else None
-        model, report = sqp_keras.replace_activations(model, replace, data=data, max_error=max_error)
-        replacements = tuple(
-            Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
-        )
-        was = _before(loaded.model, replacements)
-        notes += [f"{row.layer}: {row.note}" for row in report.replacements if row.note]
-        unchanged = [row for row in report.unchanged if row.cause is not Cause.ALLOWED]
-        notes += [f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged]
-        left = {row.layer: _remedy(row) for row in unchanged}
-    return Exchanged(reload(loaded, model), replacements, tuple(notes), threshold, tuple(left.items()), was)
+    given, heads, notes = without_heads(loaded) if head == "logits" else (loaded, (), ())
+    if replace is None:
+        return Exchanged(given, given, heads, notes=notes)
+    data = structured(given.model, inputs.inputs) if inputs.given else None
+    model, report = sqp_keras.replace_activations(given.model, replace, data=data, max_error=max_error)
+    replacements = tuple(
+        Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
+    )
+    notes += tuple(f"{row.layer}: {row.note}" for row in report.replacements if row.note)
+    unchanged = [row for row in report.unchanged if row.cause is not Cause.ALLOWED]
+    notes += tuple(f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged)
+    accurate = set(replace.values() if isinstance(replace, Mapping) else [replace]) == {"accurate"}
+    return Exchanged(
+        reload(loaded, model),
+        given,
+        heads,
+        change=ACCURATE_CHANGE if accurate else OTHER_CHANGE,
+        accurate=accurate,
+        replacements=replacements,
+        notes=notes,
+        left=tuple((row.layer, _remedy(row)) for row in unchanged),
+        was=_before(loaded.model, replacements),
+    )
+
+
+def without_heads(loaded: Loaded) -> tuple[Loaded, tuple[str, ...], tuple[str, ...]]:
+    """Returns the model without its last softmax or sigmoid, what each output lost, and how to read it now.
+
+    Raises:
+        BadInputError: The model cannot be copied.
+    """
+    try:
+        model, heads = sqp_keras.drop_head(loaded.model)
+    except (TypeError, ValueError) as error:
+        raise BadInputError(f"{error}") from error
+    if not heads:
+        return loaded, (), (_nothing_dropped(model),)
+    lost = {dropped.output: dropped.was for dropped in heads}
+    names = [""] if isinstance(model, keras.Sequential) or len(model.outputs) == 1 else list(model.output_names)
+    return reload(loaded, model), tuple(lost.get(name, "") for name in names), tuple(f"{one}." for one in heads)
 
 
 def _before(model: Any, replacements: tuple[Replacement, ...]) -> tuple[tuple[str, Activation], ...]:

@@ -1,0 +1,164 @@
+"""The reference is the user's own model: what an exchange, a dropped head or a map changed is seen and said."""
+
+import keras
+import numpy as np
+import pytest
+
+import sqp_tflite
+from sqp_tflite.agreement import GIVEN, WRITTEN
+from sqp_tflite.flatbuffer.mark import NAME, Mark, mark_of, marked
+from sqp_tflite.flatbuffer.read import read
+
+L = keras.layers
+
+
+def deep(activation: str, units: int = 16) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    layers = [L.Dense(units, activation, name=f"{activation}_{i}") for i in range(4)]
+    return keras.Sequential([keras.Input((8,), name="x"), *layers, L.Dense(1, name="out")])
+
+
+def inputs(model: keras.Model, count: int = 64) -> dict:
+    return {"x": np.random.default_rng(0).normal(size=(count, *model.input_shape[1:])).astype("float32")}
+
+
+def by_reference(report) -> dict:
+    return {kind: report.worst("tflm", kind) for kind in (GIVEN, WRITTEN)}
+
+
+def test_another_function_is_not_ok():
+    """relu for tanh: the file is what was written, and not at all the user's model."""
+    model = deep("tanh")
+    with pytest.raises(sqp_tflite.ParityError) as caught:
+        sqp_tflite.export(model, replace={"tanh": "relu"}, data=inputs(model))
+    assert caught.value.exit_code == 3
+    rows = by_reference(caught.value.report)
+    assert rows[WRITTEN].status == "ok" and rows[WRITTEN].error_of_range < 1e-5
+    assert rows[GIVEN].status == "differs" and rows[GIVEN].error_of_range > 0.25
+    assert "--max-change" in str(caught.value) and "--replace accurate" in str(caught.value)
+
+
+def test_both_remedies_for_another_function_work():
+    model = deep("tanh")
+    accepted = sqp_tflite.export(model, replace={"tanh": "relu"}, data=inputs(model), max_change=10.0).report
+    assert by_reference(accepted)[GIVEN].limit == 10.0 and "distill" in accepted.warnings[-1]
+    accurate = sqp_tflite.export(model, replace="accurate", data=inputs(model)).report
+    assert by_reference(accurate)[GIVEN].error_of_range < 0.02 and not accurate.warnings
+
+
+def test_fast_on_a_deep_model_says_what_it_costs():
+    """Four silu layers: the conversion is exact to 1e-6, the file is off by much of the range."""
+    model = deep("silu")
+    try:
+        report = sqp_tflite.export(model, replace="fast", data=inputs(model)).report
+        assert by_reference(report)[GIVEN].error_of_range <= 0.25
+        assert "sqp_keras.distill" in report.warnings[-1]
+    except sqp_tflite.ParityError as error:
+        report = error.report
+        assert "sqp_keras.distill" in str(error)
+    rows = by_reference(report)
+    assert rows[WRITTEN].error_of_range < 1e-5 and rows[GIVEN].error_of_range > 0.02
+
+
+def test_a_limit_of_ones_own_is_kept():
+    model = deep("silu")
+    with pytest.raises(sqp_tflite.ParityError, match="--max-error"):
+        sqp_tflite.export(model, replace="accurate", data=inputs(model), max_change=1e-6)
+    report = sqp_tflite.export(model, replace="accurate", data=inputs(model), max_change=0.05).report
+    assert by_reference(report)[GIVEN].limit == 0.05
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("nan"), float("inf"), "much"])
+def test_a_limit_must_be_a_positive_number(limit):
+    with pytest.raises(sqp_tflite.BadInputError, match="max_change.*above 0"):
+        sqp_tflite.export(deep("silu"), max_change=limit)
+
+
+def test_without_exchange_there_is_one_reference():
+    report = sqp_tflite.export(deep("relu")).report
+    assert {row.against for row in report.agreement} == {GIVEN}
+
+
+def test_each_output_has_its_rows_under_its_name():
+    keras.utils.set_random_seed(0)
+    x = keras.Input((4,), name="x")
+    model = keras.Model(x, {"mean": L.Dense(2, name="a")(x), "spread": L.Dense(3, name="b")(x)})
+    report = sqp_tflite.export(model).report
+    rows = [row for row in report.agreement if row.runtime == "litert"]
+    assert [row.output for row in rows] == [row.name for row in report.outputs] == ["mean", "spread"]
+
+
+@pytest.mark.parametrize("rule", ["accurate", "fast"])
+def test_check_and_export_agree_about_one_file(rule):
+    """The file says itself how far it is meant to be off, and which head it lost."""
+    keras.utils.set_random_seed(0)
+    layers = [L.Dense(6, "silu"), L.Dense(3, "softmax", name="head")]
+    model = keras.Sequential([keras.Input((4,), name="x"), *layers])
+    data = inputs(model)
+    exported = sqp_tflite.export(model, replace=rule, head="logits", data=data)
+    rows = sqp_tflite.check(model, exported.model_bytes, data)
+    theirs = {row.runtime: row for row in exported.report.agreement if row.against == GIVEN}
+    for row in rows:
+        ours = theirs[row.runtime]
+        assert (row.status, row.limit) == ("ok", ours.limit) and row.argmax_agreement == ours.argmax_agreement
+        assert row.error_of_range == pytest.approx(ours.error_of_range)
+    stricter = sqp_tflite.check(model, exported.model_bytes, data, tolerance=1e-9)
+    assert {row.status for row in stricter} == {"differs"}
+
+
+def test_a_file_that_changes_nothing_has_no_mark():
+    plain = sqp_tflite.export(deep("relu")).model_bytes
+    assert NAME not in read(plain).metadata and mark_of(read(plain)) == Mark()
+    written = Mark(0.02, ("softmax", ""))
+    assert mark_of(read(marked(plain, written))) == written
+
+
+@pytest.mark.parametrize(
+    "content", [b"[1]", b"null", b"{", b'{"limit": "x"}', b'{"limit": -1}', b'{"heads": [1]}', b"\xff"]
+)
+def test_a_damaged_mark_is_none(content):
+    from sqp_tflite.flatbuffer.edit import Editor
+
+    editor = Editor(sqp_tflite.export(deep("relu")).model_bytes)
+    editor.add_metadata(NAME, memoryview(content))
+    assert mark_of(read(editor.bytes())) == Mark()
+
+
+def test_a_mapped_activation_is_not_proven(tmp_path):
+    @keras.saving.register_keras_serializable("mine")
+    def bend(x):
+        return keras.ops.softplus(x)
+
+    path = tmp_path / "m.keras"
+    deep_model = keras.Sequential([keras.Input((4,)), L.Dense(4, bend)])
+    deep_model.save(path)
+    keras.saving.get_custom_objects().pop("mine>bend")
+    report = sqp_tflite.export(path, names={"mine>bend": "squareplus"}).report
+    assert report.verdict == "ok" and len(report.unproven) == 1
+    assert "`mine>bend`" in report.unproven[0] and "squareplus" in report.unproven[0]
+
+
+def test_an_offset_that_eats_all_codes_is_not_ok_and_its_remedies_work():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((8,), name="x"), L.Dense(16, "relu"), L.Dense(1, name="out")])
+    data = inputs(model, 200)
+    kernel, _ = model.layers[-1].get_weights()
+    kernel *= 0.6 / np.abs(model.predict(data["x"], verbose=0)).max()
+    model.layers[-1].set_weights([kernel, np.array([1013.0], "float32")])
+    with pytest.raises(sqp_tflite.ParityError, match="one code for all samples.*--quantize int16x8.*constant offset"):
+        sqp_tflite.export(model, quantize="int8", data=data)
+    assert sqp_tflite.export(model, quantize="int16x8", data=data).report.verdict == "ok"
+    model.layers[-1].set_weights([kernel, np.array([0.0], "float32")])
+    assert sqp_tflite.export(model, quantize="int8", data=data).report.verdict == "ok"
+
+
+def test_a_positive_head_that_becomes_zero_in_integers_is_said():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((8,), name="x"), L.Dense(1, "softplus", name="sigma")])
+    kernel, bias = model.layers[-1].get_weights()
+    model.layers[-1].set_weights([8 * kernel, bias])
+    options = {"data": inputs(model, 200), "quantize": "int8", "lowering": "table"}
+    found = sqp_tflite.export(model, **options).report.warnings
+    assert any("`sigma` is above 0 in Keras" in warning for warning in found)
+    linear = keras.Sequential([keras.Input((8,), name="x"), L.Dense(1, name="sigma")])
+    assert not sqp_tflite.export(linear, quantize="int8", data=inputs(linear)).report.warnings

@@ -1,0 +1,132 @@
+"""How a file agrees with Keras, as rows of data and as tables, which are the same in the text and on the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GIVEN = "given"
+"""Compared with the user's own model: what the file really changes."""
+
+WRITTEN = "written"
+"""Compared with the model after an exchange of activations, which the file was made from: proof of the conversion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How one output of the file, on one runtime, compares with Keras's.
+
+    The range of an output is the largest value less the smallest that Keras gives for the samples.
+
+    Attributes:
+        runtime: "litert", "tflite-runtime" or "tflm".
+        status: "ok", "failed" (it could not run the file), "differs", "not checked" (not installed) or "saturates" (an
+            integer file at the ends of its range: shown, not judged).
+        reason: The runtime's own message, or what is wrong or missing; "" when ok.
+        against: `GIVEN` or `WRITTEN`; files of a model without exchange have rows of the first kind only.
+        output: The output's name; "" in the only row of a runtime that gave no outputs.
+        samples: How many inputs were compared.
+        max_abs_error: Max error, in the output's unit.
+        spread: The range of Keras's output.
+        error_of_range: The max error over the range (over the size of an output that is constant in Keras).
+        limit: The `error_of_range` up to which the row is ok.
+        max_steps: Max error in steps of the output's scale; None for float outputs.
+        codes: How many different codes the output takes over the samples; None for float outputs.
+        codes_of: How many its type has.
+        argmax_agreement: Share of samples with Keras's argmax; None where the output is not one of classes.
+        metric: What `metric_before` and `metric_after` are: "accuracy" or "mean absolute error"; "" without labels.
+        metric_before: Keras's metric on the labels.
+        metric_after: The file's.
+        on: The inputs: "data", or "ends" and "beyond" of the file's range.
+    """
+
+    runtime: str
+    status: str
+    reason: str = ""
+    against: str = GIVEN
+    output: str = ""
+    samples: int = 0
+    max_abs_error: float | None = None
+    spread: float | None = None
+    error_of_range: float | None = None
+    limit: float | None = None
+    max_steps: float | None = None
+    codes: int | None = None
+    codes_of: int | None = None
+    argmax_agreement: float | None = None
+    metric: str = ""
+    metric_before: float | None = None
+    metric_after: float | None = None
+    on: str = "data"
+
+
+_TITLES = {
+    GIVEN: "The file against your model: what the export changed in all",
+    WRITTEN: "The file against the model with the new activations: proof of the conversion",
+}
+_WORDS = ("runtime", "set", "output", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of agreement with one model.
+
+    Attributes:
+        title: Which model; "" where there is one only.
+        columns: Their names; those without any value are left out.
+        numeric: Which of them hold numbers.
+        rows: The cells.
+        statuses: "ok", "bad" or "other" for each row.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[str, ...], ...]
+    statuses: tuple[str, ...]
+
+
+def tables(rows: tuple[Agreement, ...]) -> tuple[Table, ...]:
+    """Returns one table for each model that the file was compared with."""
+    kinds = tuple(dict.fromkeys(row.against for row in rows))
+    return tuple(
+        _table(tuple(row for row in rows if row.against == kind), _TITLES[kind] if len(kinds) > 1 else "")
+        for kind in kinds
+    )
+
+
+def _table(rows: tuple[Agreement, ...], title: str) -> Table:
+    several_sets = len({row.on for row in rows}) > 1
+    several_outputs = len({row.output for row in rows if row.output}) > 1
+    metric = next((row.metric for row in rows if row.metric), "")
+    columns = {
+        "runtime": [row.runtime for row in rows],
+        "set": [row.on if several_sets else "" for row in rows],
+        "output": [row.output if several_outputs else "" for row in rows],
+        "status": [row.status for row in rows],
+        "samples": [str(row.samples or "") for row in rows],
+        "max error": [_number(row.max_abs_error) for row in rows],
+        "range": [_number(row.spread) for row in rows],
+        "of range": [_number(row.error_of_range) for row in rows],
+        "limit": [_number(row.limit) for row in rows],
+        "steps": [_number(row.max_steps) for row in rows],
+        "codes": [f"{row.codes:,} of {row.codes_of:,}" if row.codes else "" for row in rows],
+        "same class": ["" if row.argmax_agreement is None else f"{row.argmax_agreement:.2%}" for row in rows],
+        f"{metric}, Keras": [_number(row.metric_before, 4) for row in rows],
+        f"{metric}, file": [_number(row.metric_after, 4) for row in rows],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    return Table(
+        title,
+        tuple(shown),
+        tuple(name not in _WORDS for name in shown),
+        tuple(zip(*shown.values(), strict=True)),
+        tuple(_status(row) for row in rows),
+    )
+
+
+def _status(row: Agreement) -> str:
+    return "ok" if row.status == "ok" else "bad" if row.status in ("differs", "failed") else "other"
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}g}"

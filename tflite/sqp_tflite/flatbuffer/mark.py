@@ -1,0 +1,47 @@
+"""What an export writes into a file about the file itself, so that a later check judges it in the same way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sqp_tflite.flatbuffer.edit import Editor
+from sqp_tflite.flatbuffer.graph import Graph
+
+NAME = "sqp-keras"
+"""The name of the entry in the file's metadata; interpreters skip entries that they do not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a file is meant to differ from its Keras model.
+
+    Attributes:
+        limit: Max change against the user's model, over the range of an output; None for that of the number type.
+        heads: What was dropped behind each output ("softmax", "" for nothing); () if nothing was.
+    """
+
+    limit: float | None = None
+    heads: tuple[str, ...] = ()
+
+
+def marked(content: bytes, mark: Mark) -> bytes:
+    """Returns the file with the mark in its metadata; a file that is meant to agree in all is returned as it is."""
+    if mark == Mark():
+        return content
+    editor = Editor(content)
+    held = {"limit": mark.limit, "heads": list(mark.heads)}
+    text = json.dumps(held, sort_keys=True, separators=(",", ":"))
+    editor.add_metadata(NAME, memoryview(text.encode()))
+    return editor.bytes()
+
+
+def mark_of(graph: Graph) -> Mark:
+    """Returns the mark of a file; the empty one for files of other programs and for an entry that is not ours."""
+    try:
+        held = json.loads(graph.metadata.get(NAME, b"{}"))
+        limit, heads = held.get("limit"), tuple(held.get("heads", ()))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return Mark()
+    right = limit is None or (isinstance(limit, (int, float)) and 0 < limit < float("inf"))
+    return Mark(limit, heads) if right and all(isinstance(head, str) for head in heads) else Mark()

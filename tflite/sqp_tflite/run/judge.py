@@ -1,0 +1,242 @@
+"""Judges a file's outputs: how far they are from a reference, in what measure, and whether that is too far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.agreement import GIVEN, Agreement
+from sqp_tflite.run.interpreters import Outputs
+from sqp_tflite.run.metric import ACCURACY, Metric, argmax_agreement, classifies, metric
+
+ROUNDING = 2.0**-18
+"""Max error from rounding only, over the output's size: 64 units in float32's last place. An output that hardly varies
+compared with its size (a large bias, random weights) has almost no range."""
+
+COARSE = 16
+"""With fewer codes than this for all that an output spans on the data, the user is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a file's outputs are compared with.
+
+    Attributes:
+        against: `report.GIVEN` for the user's own model, `report.WRITTEN` for the one whose activations were exchanged.
+        outputs: By name, in Keras's order, each of shape (samples, ...).
+        limit: Max error over the range that is ok.
+        heads: What was dropped behind each output ("softmax", "log_softmax", "sigmoid", "" for nothing), from the file
+            and from the reference. It is put back for the metric. () if nothing was dropped.
+        positive: Which outputs are above 0 for every input, by the function that makes them. () for none.
+    """
+
+    against: str
+    outputs: dict[str, NDArray[Any]]
+    limit: float
+    heads: tuple[str, ...] = ()
+    positive: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The rows of one runtime and reference, and what the user should know about them."""
+
+    rows: tuple[Agreement, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """One output of the file and of the reference, as real numbers in the same unit."""
+
+    name: str
+    ours: NDArray[Any]
+    theirs: NDArray[Any]
+    codes: int | None
+    scale: float | None
+    bits: int
+    dropped: str
+    positive: bool
+
+    @property
+    def spread(self) -> float:
+        finite = self.theirs[np.isfinite(self.theirs)]
+        return float(finite.max() - finite.min()) if finite.size else 0.0
+
+    @property
+    def size(self) -> float:
+        return float(np.abs(self.theirs[np.isfinite(self.theirs)]).max(initial=0.0))
+
+    @property
+    def measure(self) -> float:
+        """What the error is a share of. Codes cannot follow what varies by rounding only: there it is the size."""
+        follows = self.spread > 0.0 if self.scale is None else self.varies
+        return (self.spread if follows else self.size) or 1.0
+
+    @property
+    def varies(self) -> bool:
+        """Whether the reference varies by more than rounding."""
+        return self.spread > ROUNDING * self.size
+
+
+def judge(runtime: str, outputs: Outputs, reference: Reference, labels: NDArray[Any] | None = None) -> Judged:
+    """Returns one row per output.
+
+    The error is measured over the range of the reference: its largest value less its smallest, over the samples. An
+    output that is constant in Keras has no range; there the error is measured over its size.
+
+    Args:
+        runtime: Which interpreter computed the outputs.
+        outputs: Its outputs.
+        reference: What they should be.
+        labels: Of the first output, None for none.
+    """
+    rows: list[Agreement] = []
+    warnings: list[str] = []
+    for place, output in enumerate(_paired(outputs, reference)):
+        row, said = _judged(runtime, output, reference, labels if place == 0 else None)
+        rows.append(row)
+        warnings += said
+    return Judged(tuple(rows), tuple(warnings))
+
+
+def _paired(outputs: Outputs, reference: Reference) -> list[_Output]:
+    found = []
+    heads = reference.heads or ("",) * len(reference.outputs)
+    positive = reference.positive or (False,) * len(reference.outputs)
+    for place, (name, theirs) in enumerate(reference.outputs.items()):
+        ours, codes, scale = outputs.values[place], outputs.codes[place], outputs.scales[place]
+        if ours.shape != theirs.shape:
+            raise ValueError(f"Output {name} must have the shape {theirs.shape}. Received: {ours.shape}.")
+        used = int(np.unique(codes).size) if scale else None
+        bits = 8 * codes.dtype.itemsize
+        real = ours.astype(np.float64), theirs.astype(np.float64)
+        found.append(_Output(name, *real, used, scale, bits, heads[place], positive[place]))
+    return found
+
+
+def with_head(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Returns outputs as the head that was dropped would give them.
+
+    Args:
+        name: "softmax", "log_softmax", "sigmoid", or "" for the values themselves.
+        values: Shape (samples, ..., classes).
+    """
+    if name == "sigmoid":
+        return 0.5 * (1.0 + np.tanh(0.5 * values))
+    if not name:
+        return values
+    shifted = values - values.max(axis=-1, keepdims=True)
+    log = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return np.asarray(log if name == "log_softmax" else np.exp(log))
+
+
+def _judged(
+    runtime: str, output: _Output, reference: Reference, labels: NDArray[Any] | None
+) -> tuple[Agreement, list[str]]:
+    ours, theirs = output.ours, output.theirs
+    both = np.isfinite(ours) & np.isfinite(theirs)
+    error = float(np.abs(np.where(both, ours - theirs, 0.0)).max(initial=0.0))
+    share = error / output.measure
+    as_trained, as_shipped = with_head(output.dropped, theirs), with_head(output.dropped, ours)
+    before, after = None, None
+    if labels is not None:
+        before, after = metric(as_trained, labels), metric(as_shipped, labels)
+    reason = _broken(output) or _too_far(output, error, share, reference.limit) or _collapsed(before, after)
+    row = Agreement(
+        runtime=runtime,
+        status="differs" if reason else "ok",
+        reason=f"output `{output.name}`: {reason}" if reason else "",
+        against=reference.against,
+        output=output.name,
+        samples=len(theirs),
+        max_abs_error=error,
+        spread=output.spread,
+        error_of_range=share,
+        limit=reference.limit,
+        max_steps=error / output.scale if output.scale else None,
+        codes=output.codes,
+        codes_of=2**output.bits if output.codes is not None else None,
+        argmax_agreement=argmax_agreement(ours, theirs) if classifies(as_trained, labels) else None,
+        metric="" if before is None else before.name,
+        metric_before=None if before is None else before.value,
+        metric_after=None if after is None else after.value,
+    )
+    return row, [] if reason or reference.against != GIVEN else _warned(output, before)
+
+
+def _broken(output: _Output) -> str:
+    if not np.array_equal(np.isfinite(output.ours), np.isfinite(output.theirs)):
+        return "it is not finite where Keras's is"
+    return "it is NaN, which agrees with nothing" if np.isnan(output.ours).any() else ""
+
+
+def _too_far(output: _Output, error: float, share: float, limit: float) -> str:
+    rounded = output.scale is None and error <= ROUNDING * output.size
+    if share <= limit or rounded:
+        return ""
+    of = f"the range ({output.spread:.3g})" if output.varies else f"its size ({output.size:.3g}; it does not vary)"
+    reason = f"the max error is {error:.3g}, {share:.2g} of {of}; the limit is {limit:.2g}"
+    return f"{reason}. {_coarse(output)}" if _is_coarse(output) else reason
+
+
+def _is_coarse(output: _Output) -> bool:
+    return bool(output.scale and output.varies and output.spread < COARSE * output.scale)
+
+
+def _coarse(output: _Output) -> str:
+    """What is wrong with an output whose codes are wide compared with what it spans, and what to do."""
+    used = "one code for all samples" if output.codes == 1 else f"{output.codes} of {2**output.bits:,} codes"
+    wider = "--quantize int16x8 has finer codes; or take" if output.bits == 8 else "Take"
+    return (
+        f"It uses {used}: a code is {output.scale or 0.0:.3g} wide, and Keras's values span {output.spread:.3g} "
+        f"(codes always reach to 0). {wider} the constant offset out of the last layer and add it after the model."
+    )
+
+
+def _collapsed(before: Metric | None, after: Metric | None) -> str:
+    if before is None or after is None or not after.collapsed(before):
+        return ""
+    return f"the {after.name} on the labels is {after.value:.4g}, Keras's is {before.value:.4g}"
+
+
+def _warned(output: _Output, before: Metric | None) -> list[str]:
+    said = []
+    if _is_coarse(output):
+        said.append(f"output `{output.name}` is coarse. {_coarse(output)}")
+    low = _below_zero(output)
+    if low:
+        said.append(low)
+    if not output.varies and len(output.theirs) > 1:
+        said.append(
+            f"output `{output.name}` is constant in Keras over these samples ({output.size:.3g}): the comparison says "
+            "little. Pass --data with samples that differ."
+        )
+    if before is not None and _at_chance(before):
+        said.append(
+            f"Keras's own {before.name} on the labels is {before.value:.4g}, no better than one constant answer "
+            f"({before.chance:.4g}): check that labels and inputs are in the same order, and that the inputs have the "
+            "scale that the model was trained on."
+        )
+    return said
+
+
+def _at_chance(before: Metric) -> bool:
+    return before.value <= before.chance if before.name == ACCURACY else before.value >= before.chance
+
+
+def _below_zero(output: _Output) -> str:
+    """A division by it, or its logarithm, breaks on the device."""
+    if not output.positive or output.theirs.min(initial=1.0) <= 0:
+        return ""
+    rows = (output.ours <= 0).reshape(len(output.ours), -1).any(axis=1)
+    if not rows.any():
+        return ""
+    return (
+        f"output `{output.name}` is above 0 in Keras for every sample, and 0 or less in the file for {int(rows.sum())} "
+        f"of {len(rows)}: a division by it, or its logarithm, fails on the device. Add a small constant there first, "
+        "give the model's last Squareplus a `floor` of one code or more, or use --quantize int16x8."
+    )
