@@ -111,8 +111,8 @@ def _table(rows: tuple[Agreement, ...], title: str) -> Table:
         "steps": [_number(row.max_steps) for row in rows],
         "codes": [f"{row.codes:,} of {row.codes_of:,}" if row.codes else "" for row in rows],
         "same class": ["" if row.argmax_agreement is None else f"{row.argmax_agreement:.2%}" for row in rows],
-        f"{metric}, Keras": [_number(row.metric_before, 4) for row in rows],
-        f"{metric}, file": [_number(row.metric_after, 4) for row in rows],
+        metric: [_number(row.metric_after, 4) for row in rows],
+        "Keras's": [_number(row.metric_before, 4) for row in rows],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     return Table(
