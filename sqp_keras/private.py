@@ -202,6 +202,11 @@ def maker_of(tensor: Any) -> Any:
     return getattr(HISTORY.of(tensor), "operation", None)
 
 
+def place_of(tensor: Any) -> int:
+    """Returns which of its maker's results a symbolic tensor is, 0 if it is not known."""
+    return int(getattr(HISTORY.of(tensor), "tensor_index", 0))
+
+
 def build_shapes(layer: Any) -> dict[str, Any]:
     """Returns the shapes that a layer was built with, by argument; empty if they are not known."""
     return BUILD_SHAPES.of(layer) or {}

@@ -15,6 +15,7 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.source import hooks, model_file, saved_model_code
+from sqp_tflite.source.output_names import output_names
 
 private.warn("keras")
 
@@ -161,7 +162,7 @@ def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any
                 outputs = model(structured(model, tensors), training=False)
             else:
                 outputs = _call_recorded(model, tensors)
-        return _named(model, outputs)
+        return dict(zip(output_names(model, outputs), keras.tree.flatten(outputs), strict=True))
 
     return call
 
@@ -195,19 +196,6 @@ def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:
     if len(arguments) == 1:
         return model(next(iter(arguments.values())), training=False)
     return model(**arguments, training=False)
-
-
-def _named(model: Any, outputs: Any) -> dict[str, Any]:
-    flat = keras.tree.flatten(outputs)
-    if isinstance(model, keras.Sequential):
-        names = [layer.name for layer in (model.layers or model.inputs)[-1:]]
-    else:
-        names = list(getattr(model, "output_names", None) or ())
-    if isinstance(outputs, dict) and len(outputs) == len(flat):
-        names = sorted(outputs)  # the order in which keras.tree flattens a dict
-    if len(names) != len(flat) or len(set(names)) != len(flat):
-        names = [f"output_{i}" for i in range(len(flat))]
-    return dict(zip(names, flat, strict=True))
 
 
 def _saved_model(path: Path, trust: bool) -> Loaded:
