@@ -12,9 +12,9 @@ L = keras.layers
 
 def parts():
     x = keras.Input((5, 3), name="x")
-    sequence, h, c = L.LSTM(
-        4, return_state=True, activation="relu6", recurrent_activation="hard_sigmoid", name="lstm"
-    )(x)
+    sequence, h, c = L.LSTM(4, return_state=True, activation="relu6", recurrent_activation="hard_sigmoid", name="lstm")(
+        x
+    )
     return x, L.Dense(2, name="d")(sequence), sequence, h, c
 
 

@@ -6,6 +6,7 @@ import re
 
 from sqp_tflite import private
 from sqp_tflite.errors import CrashedError, RefusedError
+from sqp_tflite.flatbuffer.ends import separate
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source.trace import Traced
 from sqp_tflite.worker import ChildError, Worker
@@ -30,7 +31,9 @@ def convert(traced: Traced, worker: Worker) -> bytes:
     """
     inputs = tuple(spec.name for spec in traced.inputs)
     try:
-        return worker.call("sqp_tflite.source.convert:convert_graph", traced.graph_def, inputs, traced.outputs)
+        content: bytes = worker.call(
+            "sqp_tflite.source.convert:convert_graph", traced.graph_def, inputs, traced.outputs
+        )
     except ChildError as error:
         findings = _missing_ops(error.text, traced)
         if not findings:
@@ -39,6 +42,8 @@ def convert(traced: Traced, worker: Worker) -> bytes:
                 f"{_mentioned(error.text, traced)}Run again with --debug for its whole output."
             ) from error
         raise RefusedError(f"{len(findings)} op(s) of the model have no TFLite counterpart.", findings) from error
+    # Only with several outputs can two of them be one tensor.
+    return separate(content, traced.outputs) if len(traced.outputs) > 1 else content
 
 
 def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> bytes:
