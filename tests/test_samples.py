@@ -45,7 +45,7 @@ BAD = {
     "labels of text": ({"x": GOOD, "y": np.full(4, "a")}, ONE, "`y` in `data` must hold numbers. Received: dtype <U1"),
     "complex labels": ({"x": GOOD, "y": np.ones(4, complex)}, ONE, "must hold numbers. Received: dtype complex128"),
     "labels with NaN": ({"x": GOOD, "y": np.array([0, 1, np.nan, 1])}, ONE, "`y` in `data` must be finite.*1 of 4"),
-    "type": (3, ONE, "Received: int"),
+    "type": (3, ONE, "Received: 3"),
     "no file": ("nowhere.npz", ONE, "does not exist"),
 }
 

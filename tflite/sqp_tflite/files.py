@@ -6,6 +6,7 @@ Imports nothing slow, so that a bad call fails right away.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from sqp_tflite.accept import shown
 from sqp_tflite.errors import BadInputError
 
 _KINDS = (
@@ -116,17 +118,27 @@ def _followed(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ELOOP:
+            raise _unusable(path, error) from error
         raise BadInputError(
             f"An output must be a new or a regular file. Received: `{path}`, a symbolic link that leads nowhere. "
             "Remove the link, or choose another place."
         ) from error
 
 
+def _unusable(path: Path, error: OSError) -> BadInputError:
+    return BadInputError(
+        f"An output must be writable. Received: {shown(path)}, {error.strerror}. Choose another place."
+    )
+
+
 def _check_regular(given: Path, path: Path) -> None:
     """Raises if something other than a regular file is there: writing would replace a device, a pipe or a folder."""
     try:
         mode = path.stat().st_mode
-    except OSError:
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise _unusable(given, error) from error
         return  # Nothing is there yet; whether it can be created shows when it is written.
     if stat.S_ISREG(mode):
         return
@@ -194,13 +206,22 @@ def _stage(path: Path, content: bytes) -> Path:
 
 def check_model(path: Path) -> None:
     """Raises `BadInputError` if there is no model at the path."""
-    if not path.exists():
-        raise BadInputError(f"`{path}` does not exist. Pass a .keras or .h5 file or a SavedModel folder.")
+    _check_there(path, "Pass a .keras or .h5 file or a SavedModel folder.")
 
 
 def check_data(path: Path) -> None:
     """Raises `BadInputError` if there is no data file at the path."""
-    if not path.exists():
-        raise BadInputError(f"`{path}` does not exist. Pass an .npz file: --data FILE.npz.")
+    _check_there(path, "Pass an .npz file: --data FILE.npz.")
     if path.is_dir():
         raise BadInputError(f"`{path}` is a folder. Pass an .npz file: save one with numpy.savez(path, x=...).")
+
+
+def _check_there(path: Path, remedy: str) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError as error:
+        raise BadInputError(f"`{path}` does not exist. {remedy}") from error
+    except OSError as error:  # A folder that may not be entered, a name that is too long, a link in a circle.
+        raise BadInputError(
+            f"An input must be readable. Received: {shown(path)}, {error.strerror}. {remedy}"
+        ) from error

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqp_tflite.ops.combinations import Combination
+from sqp_tflite import accept
+from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE, Combination
+from sqp_tflite.ops.policy import TARGETS
 
 if TYPE_CHECKING:
     from sqp_tflite.emit import CStyle
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 HEADS = ("keep", "logits")
 """What can be done about a final softmax or sigmoid."""
+
+ARTEFACTS = ("c", "resolver", "golden", "project")
+"""The firmware artefacts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +54,50 @@ class ExportOptions:
     def source(self) -> str:
         """Returns what reports call the model before it is loaded."""
         return str(self.model) if isinstance(self.model, (str, Path)) else getattr(self.model, "name", "the model")
+
+
+def asked(**given: Any) -> ExportOptions:
+    """Returns what the parameters of `sqp_tflite.export` ask for.
+
+    Args:
+        **given: The parameters, as the user passed them.
+
+    Raises:
+        BadInputError: A parameter has a value of a kind that it does not take.
+    """
+    found = {name: _ACCEPT[name](f"`{name}`", value) for name, value in given.items()}
+    wanted = Combination(found.pop("quantize"), found.pop("lowering"), found.pop("target"))
+    return ExportOptions(wanted=wanted, **found)
+
+
+def _c_style(name: str, value: Any) -> CStyle:
+    from sqp_tflite.emit import CStyle
+
+    if not isinstance(value, CStyle):
+        accept.refuse(name, "a sqp_tflite.emit.CStyle", value, "For example CStyle(prefix='net').")
+    return value
+
+
+_ACCEPT: Mapping[str, accept.Accept] = {
+    "model": accept.model,
+    "output": accept.optional(accept.output),
+    "quantize": accept.choice(*QUANTIZE),
+    "lowering": accept.choice(*LOWERINGS),
+    "io": accept.optional(accept.choice(*IO)),
+    "target": accept.choice(*TARGETS),
+    "data": accept.optional(accept.data),
+    "names": accept.optional(accept.meanings),
+    "trust_code": accept.flag,
+    "replace": accept.optional(accept.rules),
+    "head": accept.choice(*HEADS),
+    "max_error": accept.optional(accept.fraction),
+    "max_change": accept.optional(accept.positive),
+    "dry_run": accept.flag,
+    "emit": accept.words(*ARTEFACTS),
+    "c_style": accept.optional(_c_style),
+    "ram": accept.optional(accept.size),
+    "flash": accept.optional(accept.size),
+    "reports": accept.outputs,
+    "command": accept.text,
+}
+"""What each parameter of an export may be; `validate` then decides whether they can work together."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
+from sqp_tflite import accept
 from sqp_tflite.agreement import GIVEN, Agreement
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.mark import Mark, mark_of
-from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.extremes import DATA, extremes
 from sqp_tflite.run.judge import Reference
@@ -20,14 +21,25 @@ from sqp_tflite.source.exchange import without_heads
 from sqp_tflite.source.load import Loaded, load
 from sqp_tflite.source.samples import GivenData, open_data, samples
 
+_ACCEPT: Mapping[str, accept.Accept] = {
+    "model": accept.model,
+    "data": accept.optional(accept.data),
+    "tolerance": accept.optional(accept.share),
+    "names": accept.optional(accept.meanings),
+    "trust_code": accept.flag,
+    "ends": accept.flag,
+    "progress": accept.optional(accept.function),
+}
+"""What each parameter of `check` may be, besides the file."""
+
 
 def check(
     model: Any,
-    tflite: str | Path | bytes,
+    tflite: str | os.PathLike[str] | bytes,
     data: GivenData = None,
     *,
     tolerance: float | None = None,
-    names: Mapping[str, str] | None = None,
+    names: str | Mapping[str, str] | None = None,
     trust_code: bool = False,
     ends: bool = False,
     progress: Callable[[str], None] | None = None,
@@ -46,18 +58,23 @@ def check(
         progress: Is called with the name of each step.
 
     Raises:
-        BadInputError: One of them cannot be read, or their inputs or outputs don't fit together.
+        BadInputError: An argument is not of the kind that its parameter takes, one of model, file and data cannot be
+            read, or their inputs or outputs don't fit together.
     """
-    graph = read(tflite)
-    content = tflite if isinstance(tflite, bytes) else Path(tflite).read_bytes()
-    opened = open_data(data)
-    loaded = load(model, names=names, trust=trust_code, shapes=opened.shapes() if opened else None)
+    parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
+    parameters |= {"ends": ends, "progress": progress}
+    given = {name: _ACCEPT[name](f"`{name}`", value) for name, value in parameters.items()}
+    content, what = bytes_of(tflite, "`tflite`")
+    graph = opened(content, what)[1]
+    arrays = open_data(given["data"])
+    shapes = arrays.shapes() if arrays else None
+    loaded = load(given["model"], names=given["names"], trust=given["trust_code"], shapes=shapes)
     mark = mark_of(graph)
     loaded, heads = _headless(loaded, mark)
-    limit = tolerance or max(tolerance_of(graph), mark.limit or 0.0)
+    limit = given["tolerance"] or max(tolerance_of(graph), mark.limit or 0.0)
     _check_fits("inputs", [spec.shape for spec in loaded.inputs], graph.inputs)
-    inputs = samples(opened, loaded.inputs)
-    sets = {DATA: inputs, **(extremes(graph, inputs) if ends else {})}
+    inputs = samples(arrays, loaded.inputs)
+    sets = {DATA: inputs, **(extremes(graph, inputs) if given["ends"] else {})}
     if progress:
         progress("compare")
     found: list[Agreement] = []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sqp_tflite import accept
 from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
@@ -25,7 +27,7 @@ from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import audit
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import NAMES
-from sqp_tflite.options import ExportOptions
+from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.quantize.calibration import require
 from sqp_tflite.quantize.quantize import Reduced, all_findings
 from sqp_tflite.quantize.quantize import quantize as reduce
@@ -50,6 +52,9 @@ from sqp_tflite.worker import Worker, lent, may_fork
 Progress = Callable[[str], None]
 """Is called with the name of each step as it begins."""
 
+Deliver = Callable[[bytes, Report, Mapping[Path, bytes]], None]
+"""Takes the proven file's bytes, the report, and what has to be written by path, and puts all of it in its place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Export:
@@ -62,29 +67,31 @@ class Export:
 
 def export(
     model: Any,
-    output: str | Path | None = None,
+    output: str | os.PathLike[str] | None = None,
     *,
     quantize: str = "float32",
     lowering: str = "algebraic",
     io: str | None = None,
     target: str = "tflm",
     data: GivenData = None,
-    names: Mapping[str, str] | None = None,
+    names: str | Mapping[str, str] | None = None,
     trust_code: bool = False,
     replace: str | Mapping[str, Any] | None = None,
     head: str = "keep",
     max_error: float | None = None,
     max_change: float | None = None,
     dry_run: bool = False,
-    emit: Sequence[str] = (),
+    emit: str | Iterable[str] = (),
     c_style: CStyle | None = None,
-    ram: int | None = None,
-    flash: int | None = None,
-    reports: Sequence[str | Path] = (),
+    ram: int | str | None = None,
+    flash: int | str | None = None,
+    reports: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     command: str = "",
     progress: Progress | None = None,
 ) -> Export:
     """Returns the model as a TFLite file that the target's interpreter has run, and writes it if `output` is given.
+
+    Strings may be as on the command line: `ram="64k"`, `emit="c,golden"`, `replace="silu=fast"`, `names="mine=gelu"`.
 
     Args:
         model: A built Keras model, or the path of a `.keras` or `.h5` file or of a SavedModel folder.
@@ -104,34 +111,35 @@ def export(
         max_change: Largest change of an output against `model`, as a share of its range; None for 0.02 under
             "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
         dry_run: Whether to stop after the plan.
-        emit: Firmware artefacts, some of `emit.KINDS`; written beside `output`.
+        emit: Firmware artefacts, some of "c", "resolver", "golden", "project"; written beside `output`.
         c_style: Names and places of their C symbols; None for the name of `output`.
-        ram: Bytes that the arena may take; None for no limit.
-        flash: Bytes that the file may take; None for no limit.
+        ram: Bytes that the arena may take, also with a unit, "64k"; None for no limit.
+        flash: Bytes that the file may take, likewise.
         reports: Where to write the report, `.html` or `.json`; written with the file.
         command: Shown in the report as the way to make it again.
         progress: Is called with the name of each step.
 
     Raises:
-        BadInputError: The call or the model cannot be used.
+        BadInputError: An argument is not of the kind that its parameter takes, or the model cannot be used.
         RefusedError: The target cannot run the model; `findings` lists every reason.
         ParityError: An interpreter's outputs are not Keras's.
         EnvironmentMissingError: The target's interpreter is not installed.
     """
-    return run(ExportOptions(
-        model, None if output is None else Path(output), Combination(quantize, lowering, target), io=io, data=data,
-        names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error, max_change=max_change,
-        dry_run=dry_run, emit=tuple(emit), c_style=c_style, ram=ram, flash=flash, reports=tuple(map(Path, reports)),
-        command=command,
-    ), progress)  # fmt: skip
+    options = asked(
+        model=model, output=output, quantize=quantize, lowering=lowering, io=io, target=target, data=data, names=names,
+        trust_code=trust_code, replace=replace, head=head, max_error=max_error, max_change=max_change,
+        dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, reports=reports, command=command,
+    )  # fmt: skip
+    return run(options, accept.optional(accept.function)("`progress`", progress))
 
 
-def run(options: ExportOptions, progress: Progress | None = None) -> Export:
+def run(options: ExportOptions, progress: Progress | None = None, deliver: Deliver | None = None) -> Export:
     """Returns what `export` returns. These are its steps; each takes and returns data, which the journal keeps.
 
     Args:
         options: What was asked for.
         progress: Is called with the name of each step.
+        deliver: Puts the results in their places; None to write the files, all or none.
     """
     validate(options)  # A call that cannot work ends here, before TensorFlow does anything.
     wanted, done, tell = options.wanted, Journal(options), progress or (lambda step: None)
@@ -168,7 +176,7 @@ def run(options: ExportOptions, progress: Progress | None = None) -> Export:
     tell("emit")  # From the proven file only.
     style = options.c_style or CStyle.named(options.output.stem if options.output else "model")
     files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style)
-    _write(options, report, graph, content, files)  # All files or none.
+    (deliver or _write)(content, report, _rendered(options, report, graph, content, files))  # All files or none.
     return Export(content, report, files)
 
 
@@ -296,8 +304,14 @@ def _require_parity(compared: Compared, options: ExportOptions, given: Given, ch
     raise ParityError(f"The file does not agree with {given.loaded.source}:{listed}{remedy}")
 
 
-def _write(options: ExportOptions, report: Report, graph: Graph, content: bytes, files: Mapping[str, bytes]) -> None:
+def _rendered(
+    options: ExportOptions, report: Report, graph: Graph, content: bytes, files: Mapping[str, bytes]
+) -> dict[Path, bytes]:
     written = {path: render(report, graph, content, path.suffix) for path in options.reports}
     if options.output is not None:
         written |= {options.output.parent / path: part for path, part in files.items()} | {options.output: content}
-    write_all(written)
+    return written
+
+
+def _write(content: bytes, report: Report, files: Mapping[Path, bytes]) -> None:
+    write_all(files)

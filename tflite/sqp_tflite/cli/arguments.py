@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from sqp_tflite import accept
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.mcu import include_dir
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
-from sqp_tflite.options import HEADS
+from sqp_tflite.options import ARTEFACTS, HEADS
 
-ARTEFACTS = ("c", "resolver", "golden", "project")
 SHELLS = ("bash", "zsh", "fish")
-
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "kb": 1 << 10, "mb": 1 << 20, "kib": 1 << 10, "mib": 1 << 20}
 
 _EXPORT = """examples:
   sqp-export model.keras
@@ -35,11 +33,14 @@ _EXPORT = """examples:
       also writes the files that a firmware engineer needs, and a page about the model file
   sqp-export model.keras --ram 64k --flash 256k
       refuses a model that is too large, and says by how much
+  sqp-export model.keras -o - --quiet > model.tflite
+      writes the file to standard output
 
 output:
   All files are written next to OUT.tflite, or none. The folder of `project` and the C symbols are named
   after the file, or by --c-prefix. The report goes to standard output, errors and progress to standard
-  error.
+  error. With `-o -` the file goes to standard output, with `--report -` the report as JSON; the text then
+  goes to standard error. A file whose name is a dash is ./-
 
 exit codes:
   0    the file may ship
@@ -87,7 +88,9 @@ def export_parser() -> argparse.ArgumentParser:
         _EXPORT,
     )
     parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
-    parser.add_argument("-o", "--output", metavar="OUT.tflite", help="default: the model's name with .tflite")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT.tflite", help="default: the model's name with .tflite; - for standard output"
+    )
     _target(parser)
     _numbers(parser)
     _data(parser)
@@ -293,7 +296,11 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     group = parser.add_argument_group("output")
     if reports:
         group.add_argument(
-            "--report", action="append", default=[], metavar="FILE", help="write the report to an .html or .json file"
+            "--report",
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="write the report to an .html or .json file; - writes JSON to standard output",
         )
     group.add_argument("--json", action="store_true", help="print only one JSON object")
     group.add_argument("--quiet", action="store_true", help="print errors only")
@@ -302,46 +309,20 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     group.add_argument("--completion", action=_Completion)
 
 
-def _artefacts(text: str) -> tuple[str, ...]:
-    kinds = tuple(part.strip() for part in text.split(",") if part.strip())
-    unknown = [kind for kind in kinds if kind not in ARTEFACTS]
-    if unknown or not kinds:
-        raise argparse.ArgumentTypeError(
-            f"must list one or more of {', '.join(ARTEFACTS)}, separated by commas. Received: {text!r}."
-        )
-    return kinds
+def _read(accepted: accept.Accept) -> Callable[[str], Any]:
+    """Returns a reader of an option's text with the grammar that the Python API has for its parameter."""
+
+    def read(text: str) -> Any:
+        try:
+            return accepted("", text)
+        except BadInputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return read
 
 
-def _bytes(text: str) -> int:
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
-    unit = matched[2].lower() if matched else ""
-    if not matched or unit not in _UNITS or float(matched[1]) <= 0:
-        raise argparse.ArgumentTypeError(
-            "must be a number of bytes above 0, with k for 1024 and M for 1024 * 1024. "
-            f"Received: {text!r}. For example 200k."
-        )
-    return int(float(matched[1]) * _UNITS[unit])
-
-
-def _bound(text: str) -> float:
-    value = _share(text)
-    if not 0.0 < value < 1.0:
-        raise argparse.ArgumentTypeError(f"must be above 0 and below 1. Received: {text!r}. For example 0.0001.")
-    return value
-
-
-def _positive(text: str) -> float:
-    value = _share(text)
-    if value <= 0.0:
-        raise argparse.ArgumentTypeError(f"must be above 0. Received: {text!r}. For example 0.05.")
-    return value
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number of 0 or more. Received: {text!r}. For example 0.001.")
-    return value
+_artefacts = _read(accept.words(*ARTEFACTS))
+_bytes = _read(accept.size)
+_bound = _read(accept.fraction)
+_positive = _read(accept.positive)
+_share = _read(accept.share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import json
 import shlex
@@ -14,8 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from sqp_tflite import accept
+from sqp_tflite.cli import piped
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
-from sqp_tflite.errors import BadInputError, ExportError
+from sqp_tflite.cli.piped import DASH, Piped
+from sqp_tflite.errors import ExportError
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
 
@@ -36,6 +40,12 @@ class _Call:
     out: IO[str]
     err: IO[str]
     command: str
+    piped: Piped = Piped.NOTHING
+
+    @property
+    def text(self) -> IO[str]:
+        """Returns where text goes: standard output, unless a file or a report goes there."""
+        return self.err if self.piped else self.out
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, actio
     given = list(sys.argv[1:] if arguments is None else arguments)
     from sqp_tflite.cli.noise import open_streams, quiet, throw_away_output
 
-    open_streams()
+    closed = open_streams()
     try:
         options = _parsed(parser, given)
     except BrokenPipeError:
@@ -81,9 +91,11 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, actio
     except OSError as error:
         throw_away_output()
         return _unprintable(sys.stderr, parser.prog, error)
-    with quiet(options.debug) as (out, err), _ended_softly():
-        call = _Call(options, out, err, shlex.join([parser.prog, *given]))
+    wanted = piped.piped(options)
+    with quiet(options.debug, bool(wanted)) as (out, err), _ended_softly():
+        call = _Call(options, out, err, shlex.join([parser.prog, *given]), wanted)
         try:
+            piped.check(options, out, "stdout" in closed)
             outcome = action(call)
         except ExportError as error:
             if options.debug:
@@ -190,18 +202,23 @@ def _export(call: _Call) -> _Outcome:
         tell("load")
         from sqp_tflite.pipeline import run
 
-        exported = run(options, tell)
+        exported = run(options, tell, functools.partial(piped.deliver, call.out, call.piped))
     from sqp_tflite.cli import text
 
-    report = exported.report
-    show = text.show_plan if options.dry_run else text.show_report
+    report, show = exported.report, text.show_report
+    if options.dry_run:
+        show = text.show_plan
+        piped.deliver(call.out, call.piped, b"", report, {})
+    elif call.piped is Piped.MODEL:
+        report = dataclasses.replace(report, output="standard output")
 
     def shown() -> None:
         _print(call, report.to_dict(), lambda console: show(console, report))
         if exported.files and options.output and not call.options.json and not call.options.quiet:
-            text.show_files(_console(call.out), options.output.parent, tuple(exported.files), options.reports)
+            text.show_files(_console(call.text), options.output.parent, tuple(exported.files), options.reports)
 
-    return _Outcome(0, shown, "" if options.output is None else f" `{options.output}` was written and may ship.")
+    written = f" `{options.output}` was written and may ship." if options.output else ""
+    return _Outcome(0, shown, written or (f" {call.piped.value} was written." if call.piped else ""))
 
 
 def _options(call: _Call) -> ExportOptions:
@@ -210,17 +227,18 @@ def _options(call: _Call) -> ExportOptions:
 
     given = call.options
     source = Path(given.model)
-    output = Path(given.output) if given.output else Path(f"{source.with_suffix('')}.tflite")
+    output = Path(given.output or f"{source.with_suffix('')}.tflite")
+    nowhere = given.dry_run or given.output == DASH
     prefix = given.c_prefix or CStyle.named(output.stem).prefix
     return ExportOptions(
         model=source,
-        output=None if given.dry_run else output,
+        output=None if nowhere else output,
         wanted=Combination(given.quantize, given.lowering, given.target),
         io=given.io,
         data=given.data,
-        names=_names(given.map),
+        names=accept.meanings("--map", given.map),
         trust_code=given.trust_code,
-        replace=_rule(given.replace),
+        replace=accept.optional(accept.rules)("--replace", given.replace),
         head=given.head,
         max_error=given.max_error,
         max_change=given.max_change,
@@ -229,7 +247,7 @@ def _options(call: _Call) -> ExportOptions:
         c_style=CStyle(prefix, given.c_section, given.c_qualifier),
         ram=given.ram,
         flash=given.flash,
-        reports=tuple(map(Path, given.report)),
+        reports=piped.named(given.report),
         command=call.command,
     )
 
@@ -238,16 +256,19 @@ def _inspect(call: _Call) -> _Outcome:
     options = call.options
     from sqp_tflite.cli.text import show_graph
     from sqp_tflite.emit.rendering import check_names, render
-    from sqp_tflite.files import check_places, write_all
+    from sqp_tflite.files import check_places
     from sqp_tflite.inspection import inspection
 
-    check_names(options.report)
-    check_places(tuple(map(Path, options.report)), (Path(options.file),))
+    paths = piped.named(options.report)
+    check_names(paths)
+    check_places(paths, (Path(options.file),))
     graph, report = inspection(Path(options.file), options.target, call.command)
     content = Path(options.file).read_bytes()
-    write_all({Path(path): render(report, graph, content, Path(path).suffix) for path in options.report})
+    files = {path: render(report, graph, content, path.suffix) for path in paths}
+    piped.deliver(call.out, call.piped, content, report, files)
     shown = functools.partial(show_graph, graph=graph, report=report)
-    return _Outcome(1 if report.findings else 0, lambda: _print(call, report.to_dict(), shown))
+    written = " The report was written." if call.piped else ""
+    return _Outcome(1 if report.findings else 0, lambda: _print(call, report.to_dict(), shown), written)
 
 
 def _check(call: _Call) -> _Outcome:
@@ -261,13 +282,11 @@ def _check(call: _Call) -> _Outcome:
             options.file,
             options.data,
             tolerance=options.tolerance,
-            names=_names(options.map),
+            names=accept.meanings("--map", options.map),
             trust_code=options.trust_code,
             ends=True,
             progress=tell,
         )
-    import dataclasses
-
     from sqp_tflite.cli.text import show_check
     from sqp_tflite.report import SCHEMA
     from sqp_tflite.versions import versions
@@ -292,45 +311,11 @@ def _progress(call: _Call) -> contextlib.AbstractContextManager[Callable[[str], 
     return progress(call.err, shown=not (call.options.quiet or call.options.debug))
 
 
-def _rule(text: str | None) -> str | dict[str, str] | None:
-    """Reads --replace: one rule for all, or ACT=RULE pairs."""
-    if text is None or "=" not in text:
-        if text in (None, "accurate", "fast"):
-            return text
-        raise BadInputError(f"--replace must be accurate, fast or ACT=RULE,... Received: {text!r}.")
-    rules = {}
-    for pair in text.split(","):
-        name, equals, rule = pair.strip().partition("=")
-        if not (name and equals and rule):
-            raise BadInputError(
-                f"--replace must be accurate, fast or ACT=RULE,... Received: {text!r}. "
-                "For example --replace silu=accurate,tanh=fast."
-            )
-        if name in rules:
-            raise BadInputError(f"--replace must name each activation or layer once. Received: {name!r} twice.")
-        rules[name] = rule
-    return rules
-
-
-def _names(pairs: Sequence[str]) -> dict[str, str]:
-    names = {}
-    for pair in pairs:
-        name, equals, activation = pair.partition("=")
-        if not (name and equals and activation):
-            raise BadInputError(
-                f"--map must be NAME=ACTIVATION. Received: {pair!r}. For example --map my_softplus=softplus."
-            )
-        if name in names:
-            raise BadInputError(f"--map must name each activation once. Received: {name!r} twice.")
-        names[name] = activation
-    return names
-
-
 def _print(call: _Call, found: dict[str, Any], show: Callable[[Any], None]) -> None:
     if call.options.json:
         print(json.dumps(found, indent=2), file=call.out)
     elif not call.options.quiet:
-        show(_console(call.out))
+        show(_console(call.text))
 
 
 def _console(stream: IO[str]) -> Any:

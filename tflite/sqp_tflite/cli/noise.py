@@ -10,15 +10,17 @@ from collections.abc import Iterator
 from typing import IO
 
 
-def open_streams() -> None:
-    """Gives standard streams that were closed by the caller (`>&-`) a place: nowhere.
+def open_streams() -> frozenset[str]:
+    """Gives standard streams that were closed by the caller (`>&-`) a place, nowhere, and returns their names.
 
     A file that is opened later would otherwise get the number of standard output, and what is printed with it.
     """
+    closed = set()
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
+            closed.add(name)
             nowhere = os.open(os.devnull, os.O_RDWR)
             if nowhere != number:
                 os.dup2(nowhere, number)
@@ -26,6 +28,7 @@ def open_streams() -> None:
         if getattr(sys, name) is None:
             stream = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115 (open as long as we run)
             setattr(sys, name, stream)
+    return frozenset(closed)
 
 
 def throw_away_output() -> None:
@@ -35,16 +38,18 @@ def throw_away_output() -> None:
 
 
 @contextlib.contextmanager
-def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
+def quiet(debug: bool, piped: bool = False) -> Iterator[tuple[IO[str], IO[str]]]:
     """Yields (out, err) that reach the terminal, while file descriptors 1 and 2 go to a log that is discarded.
 
     TensorFlow prints from C++ before it can be silenced from Python, so the descriptors are redirected.
 
     Args:
         debug: Whether to let everything through instead.
+        piped: Whether standard output is for data only: what would be let through there goes to standard error.
     """
     if debug:
-        yield sys.stdout, sys.stderr
+        with _apart() if piped else contextlib.nullcontext(sys.stdout) as out:
+            yield out, sys.stderr
         return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stdout.flush()
@@ -67,3 +72,21 @@ def quiet(debug: bool) -> Iterator[tuple[IO[str], IO[str]]]:
             for stream in (out, err):
                 with contextlib.suppress(OSError):  # a pipe whose reader is gone
                     stream.close()
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[IO[str]]:
+    """Yields standard output, while everything that others print there goes to standard error."""
+    sys.stdout.flush()
+    kept, before = os.dup(1), sys.stdout
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    out = os.fdopen(os.dup(kept), "w", encoding="utf-8", errors="replace")
+    try:
+        yield out
+    finally:
+        sys.stdout = before
+        os.dup2(kept, 1)
+        os.close(kept)
+        with contextlib.suppress(OSError):
+            out.close()

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer.read import read
+from sqp_tflite import accept
+from sqp_tflite.flatbuffer.read import bytes_of, read
 from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.report import Activation, Report
 
@@ -59,7 +60,13 @@ def curves(report: Report, content: bytes | None = None) -> tuple[Curve, ...]:
     Args:
         report: The report of the export.
         content: The file; without it the table lowering has no curves.
+
+    Raises:
+        BadInputError: `report` is not a report, or `content` not a TFLite file's bytes.
     """
+    if not isinstance(report, Report):
+        accept.refuse("`report`", "the report of an export", report, "Pass export(...).report.")
+    content = None if content is None else bytes_of(content, "`content`")[0]
     integer = report.quantize in INTEGER_IO
     if report.lowering == "table" and integer:
         found = _tables(report, content) if content else []

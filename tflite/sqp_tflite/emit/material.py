@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sqp_tflite import accept
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.report import Report
@@ -41,6 +42,8 @@ class CStyle:
     qualifier: str = "const"
 
     def __post_init__(self) -> None:
+        for name in ("prefix", "section", "qualifier"):
+            accept.text(f"`{name}`", getattr(self, name))
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.prefix) or self.prefix in _KEYWORDS or "__" in self.prefix:
             raise BadInputError(
                 "The C prefix must be a C identifier that begins with a letter, has no double underscore and is not "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sqp_tflite import accept
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Graph, Op, Quantization, Signature, Subgraph, Tensor
@@ -20,18 +22,34 @@ _BROKEN = (struct.error, ValueError, IndexError, TypeError, AttributeError, KeyE
 """What the schema's reader raises on bytes that are not a flatbuffer, or only the beginning of one."""
 
 
-def read(source: bytes | str | Path) -> Graph:
+def read(source: bytes | str | os.PathLike[str]) -> Graph:
     """Returns the graph of a TFLite file.
 
     Args:
         source: The file's bytes, or its path.
 
     Raises:
-        BadInputError: No such file, not a TFLite file, or one that was cut short.
+        BadInputError: Neither bytes nor a path, no such file, not a TFLite file, or one that was cut short.
     """
-    if isinstance(source, bytes):
-        return opened(source)[1]
-    return opened(_file(Path(source)), f"`{source}`")[1]
+    return opened(*bytes_of(source))[1]
+
+
+def bytes_of(source: Any, name: str = "`source`") -> tuple[bytes, str]:
+    """Returns a file's content, and what messages call the file.
+
+    Args:
+        source: Its bytes, or its path.
+        name: The parameter that it was passed as.
+
+    Raises:
+        BadInputError: Neither bytes nor a path, or no such file.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source), name
+    if not isinstance(source, (str, os.PathLike)):
+        accept.refuse(name, "the path of a TFLite file, or its bytes", source, "Pass e.g. 'model.tflite'.")
+    path = accept.path(name, source)
+    return _file(path), f"`{path}`"
 
 
 def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,14 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sqp_tflite import accept
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data
 
 if TYPE_CHECKING:
     from sqp_tflite.source.load import InputSpec
 
-GivenData: TypeAlias = str | Path | Mapping[str, Any] | NDArray[Any] | None
-"""What users pass as data: a path, arrays by name, one array, or nothing."""
+GivenData: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any] | Sequence[Any] | None
+"""What users pass as data: a path, arrays by name, one array (or lists of numbers), or nothing."""
 
 LABELS = "y"
 ONLY_INPUT = "x"
@@ -124,17 +126,26 @@ def seeded(specs: tuple[InputSpec, ...], count: int = 32) -> Samples:
     return Samples(tuple(inputs), None, given=False)
 
 
-def _arrays(data: str | Path | Mapping[str, Any] | NDArray[Any]) -> tuple[dict[str, Any], str]:
-    if isinstance(data, (str, Path)):
-        return _file(Path(data)), f"`{data}`"
-    if isinstance(data, np.ndarray):
-        return {ONLY_INPUT: data}, "`data`"
-    if not hasattr(data, "keys"):
+def _arrays(data: Any) -> tuple[dict[str, Any], str]:
+    if isinstance(data, (str, os.PathLike)):
+        return _file(accept.path("`data`", data)), f"`{data}`"
+    if hasattr(data, "keys") and hasattr(data, "__getitem__") and not isinstance(data, type):
+        return {str(name): _array(data[name], f"`{name}` in `data`") for name in data}, "`data`"
+    if isinstance(data, (list, tuple)) or hasattr(data, "__array__"):
+        return {ONLY_INPUT: _array(data, "`data`")}, "`data`"
+    accept.refuse(
+        "`data`", "a path, a mapping of arrays or an array", data, "Pass {'x': array} or the path of an .npz file."
+    )
+
+
+def _array(values: Any, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:  # Rows of different lengths; tensors without values.
         raise BadInputError(
-            f"`data` must be a path, a mapping of arrays or an array. Received: {type(data).__name__}. "
-            "Pass {'x': array} or the path of an .npz file."
-        )
-    return {str(name): data[name] for name in data}, "`data`"
+            f"{what} must be an array of numbers, all rows of one shape. Received: {accept.shown(values)}, of which "
+            "numpy makes no array. Pad or cut the rows to one length, or pass numpy.asarray(...) of it."
+        ) from error
 
 
 def _file(path: Path) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""A dash in a file's place: the exported file, or the report as JSON, on standard output.
+
+The text then goes to standard error. What is piped is delivered first, then the files are written: if standard output
+does not take all of it, nothing is on the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import IO
+
+from sqp_tflite.errors import BadInputError, EnvironmentMissingError
+from sqp_tflite.files import write_all
+from sqp_tflite.report import Report
+
+DASH = "-"
+
+
+class Piped(Enum):
+    """What goes to standard output besides text."""
+
+    NOTHING = ""
+    MODEL = "the file (-o -)"
+    REPORT = "the report (--report -)"
+
+    def __bool__(self) -> bool:
+        """Returns whether standard output is taken."""
+        return self is not Piped.NOTHING
+
+
+def piped(options: argparse.Namespace) -> Piped:
+    """Returns what a call wants on standard output; `check` says whether it can have it."""
+    if getattr(options, "output", None) == DASH and not options.dry_run:
+        return Piped.MODEL
+    return Piped.REPORT if DASH in getattr(options, "report", ()) else Piped.NOTHING
+
+
+def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
+    """Raises `BadInputError` if a dash is where it means nothing, or if standard output cannot be used as asked.
+
+    Args:
+        options: The call's.
+        out: Standard output.
+        closed: Whether the caller had closed it.
+    """
+    for name in ("model", "file", "data"):
+        if getattr(options, name, None) == DASH:
+            raise BadInputError(
+                "An input must be a file or a folder: a model is read in several places, which a stream does not "
+                "allow. Received: -, standard input. Save it to a file first; a file whose name is a dash is ./-"
+            )
+    reports = getattr(options, "report", ()).count(DASH)
+    wanted = [Piped.REPORT.value] * reports + ["the report (--json)"] * options.json
+    wanted += [Piped.MODEL.value] if getattr(options, "output", None) == DASH else []
+    if reports + (piped(options) is Piped.MODEL) and len(wanted) > 1:
+        raise BadInputError(
+            f"Standard output must hold one thing. Received: {' and '.join(wanted)}. Name a file for one of them."
+        )
+    if piped(options) is Piped.MODEL:
+        _check_model(options, out)
+    if piped(options) and closed:
+        raise EnvironmentMissingError(
+            f"Standard output must be open for {piped(options).value}. Received: a closed one. Name a file."
+        )
+
+
+def _check_model(options: argparse.Namespace, out: IO[str]) -> None:
+    if options.emit:
+        raise BadInputError(
+            f"--emit writes files beside the model file, which then needs a name. Received: --emit "
+            f"{','.join(options.emit)} with -o -. Pass e.g. -o model.tflite."
+        )
+    if out.isatty():
+        raise BadInputError(
+            "-o - writes bytes, which a terminal cannot show. Received: a terminal. Add > model.tflite, or pass "
+            "-o model.tflite."
+        )
+
+
+def named(paths: Sequence[str]) -> tuple[Path, ...]:
+    """Returns the paths that are not a dash."""
+    return tuple(Path(path) for path in paths if path != DASH)
+
+
+def deliver(stream: IO[str], what: Piped, content: bytes, report: Report, files: Mapping[Path, bytes]) -> None:
+    """Writes what is piped, then the files.
+
+    Args:
+        stream: Standard output.
+        what: What is piped.
+        content: The exported file.
+        report: Its report.
+        files: What has a path.
+
+    Raises:
+        EnvironmentMissingError: Standard output did not take all of it; no file was written.
+        BadInputError: A file cannot be written.
+    """
+    if what is Piped.MODEL:
+        _write(stream, what, content)
+    elif what is Piped.REPORT:
+        _write(stream, what, (json.dumps(report.to_dict(), indent=2) + "\n").encode("utf-8"))
+    write_all(files)
+
+
+def _write(stream: IO[str], what: Piped, content: bytes) -> None:
+    left = memoryview(content)
+    try:
+        # Past the stream's buffer, which would keep what was not taken and try again.
+        while left:
+            left = left[os.write(stream.fileno(), left) :]
+    except OSError as error:
+        # What follows would fail in the same way, and say so a second time.
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+        raise EnvironmentMissingError(
+            f"Standard output must take all {len(content):,} bytes of {what.value}. Received: {error.strerror} after "
+            f"{len(content) - len(left):,}. No file was written. Name a file instead."
+        ) from error
