@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sqp_tflite"}
 
 ORDER = {
-    "sqp_keras": "private forms symbolic activation backends family models".split(),
+    "sqp_keras": "accept private forms symbolic activation backends family models".split(),
     "sqp_tflite": "mcu agreement report errors accept versions private layer_names files worker flatbuffer ops source "
     "run quantize emit options validate journal inspection parity pipeline cli".split(),
 }

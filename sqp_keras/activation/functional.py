@@ -2,14 +2,14 @@
 
 import importlib
 import math
-import numbers
 from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 from keras import ops
 
-from sqp_keras import forms, symbolic
+from sqp_keras import accept, forms, symbolic
 from sqp_keras.activation import formulas
 from sqp_keras.activation.constants import B_CURVATURE, B_LARGEST, B_SMALLEST
 
@@ -57,7 +57,7 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
     wide = formulas.compute_dtype(keras.backend.standardize_dtype(x.dtype))
     c = ops.cast(ops.convert_to_tensor(b), wide) / 4
     if tuple(c.shape) != tuple(x.shape) and not _fits(c.shape, x.shape):
-        x = ops.broadcast_to(x, np.broadcast_shapes(tuple(c.shape), tuple(x.shape)))
+        x = ops.broadcast_to(x, _common_shape("x", x, c))
     return _squareplus(x, c)
 
 
@@ -77,7 +77,9 @@ def squareplus_inverse(y: Any, b: Any = B_CURVATURE) -> Any:
         TypeError: `y` is sparse, ragged, complex or not an array, or `b` is not a number.
         ValueError: `b` is outside the range.
     """
-    y, b = floating(y), checked_b(b)
+    y, b = floating(y, "y"), checked_b(b)
+    if not isinstance(b, float) and not _fits(b.shape, y.shape):
+        _common_shape("y", y, b)
     dtype = keras.backend.standardize_dtype(y.dtype)
     wide = formulas.compute_dtype(dtype)
     y = ops.cast(y, wide)
@@ -90,47 +92,60 @@ def squareplus_inverse(y: Any, b: Any = B_CURVATURE) -> Any:
 
 def checked_b(b: Any) -> Any:
     """Returns `b` as a float if it is a single number, unchanged if it is a tensor; raises if it is neither."""
-    if isinstance(b, np.ndarray | np.generic | list | tuple) and not np.isscalar(b) and np.ndim(b) > 0:
-        array = np.asarray(b)
-        if array.dtype.kind not in "fiu" or not ((array >= B_SMALLEST) & (array <= B_LARGEST)).all():
-            raise ValueError(
-                f"An array `b` holds numbers from {B_SMALLEST:g} to {B_LARGEST:g}. Received: b={b}. "
-                "For b=0 pass the single number 0."
-            )
-        return array
-    if isinstance(b, np.ndarray | np.generic):
-        b = b.item()
-    if isinstance(b, bool) or not isinstance(b, numbers.Real):
-        if keras.ops.is_tensor(b) or isinstance(b, keras.Variable):
+    if isinstance(b, list | tuple | np.ndarray):
+        array = _array(b)
+        if array.ndim:
+            return array
+        b = array.item()
+    if not accept.is_number(b):
+        if (keras.ops.is_tensor(b) or isinstance(b, keras.Variable)) and not accept.is_sparse(b):
             return b
-        raise TypeError(f"`b` is a number or a tensor. Received: b={b!r} of type {type(b).__name__}. Pass e.g. b=4.0.")
-    b = float(b)
-    if not (b == 0 or B_SMALLEST <= b <= B_LARGEST):
+        accept.wrong_type("b", "a number or a tensor", b, "Pass e.g. b=4.0.")
+    try:
+        number = float(b)
+    except OverflowError:
+        number = math.inf
+    if not (number == 0 or B_SMALLEST <= number <= B_LARGEST):
+        rule = f"0 or a finite number from {B_SMALLEST:g} to {B_LARGEST:g}"
+        accept.wrong_value("b", rule, b, "Pass e.g. b=4.0, or 0 for relu.")
+    return number
+
+
+def _array(b: Any) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(b)
+    except ValueError:  # Rows of different lengths.
+        array = np.empty(0)
+    numeric = array.dtype.kind in "fiu" or array.ndim == 0
+    if not (numeric and array.size and (array.ndim == 0 or ((array >= B_SMALLEST) & (array <= B_LARGEST)).all())):
         raise ValueError(
-            f"`b` is 0 or a finite number from {B_SMALLEST:g} to {B_LARGEST:g}. Received: b={b}. "
-            "Pass e.g. b=4.0, or 0 for relu."
+            f"An array `b` holds numbers from {B_SMALLEST:g} to {B_LARGEST:g}. Received: b={accept.shown(b)}. "
+            "For b=0 pass the single number 0."
         )
-    return b
+    return array
 
 
-def floating(x: Any) -> Any:
-    """Returns `x` as a floating-point tensor of the backend; raises if squareplus is not defined for it."""
-    kind = type(x).__name__
-    if "Sparse" in kind or "Ragged" in kind or kind in ("BCOO", "JAXSparse") or getattr(x, "sparse", False) is True:
-        raise TypeError(
-            "squareplus needs a dense tensor: squareplus(0) is sqrt(b)/2, so absent entries would not stay absent. "
-            f"Received: {kind}. Convert it first, e.g. with `tf.sparse.to_dense(x)` or `x.to_tensor()`."
-        )
-    x = ops.convert_to_tensor(x)
+def floating(x: Any, name: str = "x") -> Any:
+    """Returns `x` as a floating-point tensor of the backend; raises if squareplus is not defined for it.
+
+    Args:
+        x: What the user passed.
+        name: The parameter.
+    """
+    x = accept.tensor(name, x)
     dtype = keras.backend.standardize_dtype(x.dtype)
-    if dtype in ("float16", "bfloat16", "float32", "float64"):
-        return x
-    if dtype == "bool" or "int" in dtype:
-        return ops.cast(x, keras.config.floatx())
-    raise TypeError(
-        f"squareplus takes real numbers in float16, bfloat16, float32 or float64. Received: dtype {dtype}. "
-        "Cast `x` first, e.g. with `keras.ops.cast(x, 'float32')`."
-    )
+    return x if "float" in dtype else ops.cast(x, keras.config.floatx())
+
+
+def _common_shape(name: str, x: Any, b: Any) -> tuple[Any, ...]:
+    """Returns the shape to which `x` and a tensor `b` broadcast."""
+    try:
+        return np.broadcast_shapes(tuple(b.shape), tuple(x.shape))
+    except (TypeError, ValueError) as error:  # Sizes that differ, or are not known yet.
+        raise ValueError(
+            f"`b` broadcasts with `{name}`. Received: shapes {tuple(b.shape)} and {tuple(x.shape)}. Pass a number, or "
+            "one b per entry of the last axis."
+        ) from error
 
 
 def _fits(small: Any, large: Any) -> bool:

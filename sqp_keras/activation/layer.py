@@ -1,13 +1,12 @@
 """Squareplus as a layer, with a fixed or a learnt b."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import constraints, initializers, ops, regularizers
 
-from sqp_keras import symbolic
+from sqp_keras import accept, symbolic
 from sqp_keras.activation.constants import B_CURVATURE, B_LARGEST, B_LEARNT_SMALLEST
 from sqp_keras.activation.functional import checked_b, squareplus
 
@@ -80,10 +79,10 @@ class Squareplus(keras.layers.Layer):
         self.supports_masking = True
         self.learn_b = _checked_learn_b(learn_b, shared_axes, b_initializer, b_regularizer, b_constraint)
         self.floor = _checked_floor(floor)
-        self.shared_axes = [shared_axes] if isinstance(shared_axes, int) else shared_axes and list(shared_axes)
-        self.b_initializer = initializers.get(b_initializer)
-        self.b_regularizer = regularizers.get(b_regularizer)
-        self.b_constraint = constraints.get(b_constraint)
+        self.shared_axes = None if shared_axes is None else list(accept.axes("shared_axes", shared_axes, least=0))
+        self.b_initializer = accept.part_of_keras("b_initializer", b_initializer, initializers.get)
+        self.b_regularizer = accept.part_of_keras("b_regularizer", b_regularizer, regularizers.get)
+        self.b_constraint = accept.part_of_keras("b_constraint", b_constraint, constraints.get)
         self.first_b = _checked_number(b, learn_b)
         self.b: Any = self.first_b
         # Nothing depends on a shape. `fit` under a distribution strategy cannot build what is inside another layer.
@@ -164,8 +163,8 @@ class Squareplus(keras.layers.Layer):
 
 
 def _checked_learn_b(learn_b: Any, *only_if_learnt: Any) -> str | None:
-    if learn_b not in LEARN_B:
-        raise ValueError(f'`learn_b` is None, "layer" or "channel". Received: learn_b={learn_b!r}.')
+    if not (learn_b is None or isinstance(learn_b, str)) or learn_b not in LEARN_B:
+        raise ValueError(f'`learn_b` is None, "layer" or "channel". Received: learn_b={accept.shown(learn_b)}.')
     shared_axes, *rest = only_if_learnt
     if learn_b is None and any(argument is not None for argument in rest):
         raise ValueError(
@@ -185,13 +184,9 @@ def _checked_number(b: Any, learn_b: str | None) -> float:
             'For a b per channel use learn_b="channel" with `b_initializer`.'
         )
     if learn_b is not None and b < B_LEARNT_SMALLEST:
-        raise ValueError(f"A learnt b starts at or above {B_LEARNT_SMALLEST:g}. Received: b={b}.")
+        raise ValueError(f"A learnt `b` starts at or above {B_LEARNT_SMALLEST:g}. Received: b={b}.")
     return b
 
 
 def _checked_floor(floor: Any) -> float:
-    if isinstance(floor, bool) or not isinstance(floor, int | float):
-        raise TypeError(f"`floor` is a number. Received: floor={floor!r} of type {type(floor).__name__}.")
-    if not math.isfinite(floor):
-        raise ValueError(f"`floor` is a finite number. Received: floor={floor}.")
-    return float(floor)
+    return accept.number("floor", floor)

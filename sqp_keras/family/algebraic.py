@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from sqp_keras import forms, symbolic
+from sqp_keras import accept, forms, symbolic
 from sqp_keras.family.coefficients import PASSED, Part, Root, Sum, find
 from sqp_keras.family.names import canonical
 
@@ -48,15 +48,31 @@ def algebraic(
         >>> round(float(algebraic(0.0, of="softplus")), 3)
         0.693
     """
-    name = canonical(of)
+    name, terms, alpha, upper = checked(of, terms, alpha, upper)
+    if coefficients is not None and not isinstance(coefficients, Sum):
+        accept.wrong_type("coefficients", "a sum of square roots", coefficients, "Leave it out for this release's.")
     if isinstance(x, keras.KerasTensor):
         held = None if coefficients is None else coefficients.config()
         return symbolic.call("algebraic", x, of=name, terms=terms, alpha=alpha, upper=upper, coefficients=held)
+    x = accept.tensor("x", x)
     if name == "softmax":
         return softmax(x, axis=-1)
     if name in PASSED:
-        return keras.activations.get(name)(ops.convert_to_tensor(x))
-    return apply(x, name, terms, coefficients or find(name, terms, float(alpha), upper))
+        return keras.activations.get(name)(x)
+    return apply(x, name, terms, coefficients or find(name, terms, alpha, upper))
+
+
+def checked(of: Any, terms: Any, alpha: Any, upper: Any) -> tuple[str, int | None, float, float | None]:
+    """Returns the arguments of an algebraic activation in one form, Keras's name first.
+
+    Raises:
+        TypeError: One is of another type.
+        ValueError: One is out of range.
+    """
+    name = canonical(accept.name_of_activation("of", of))
+    count = None if terms is None else accept.whole("terms", terms, 1)
+    above = None if upper is None else accept.number("upper", upper, remedy="Pass the largest input, at most 80.")
+    return name, count, accept.number("alpha", alpha), above
 
 
 def apply(x: Any, of: str, terms: int | None, made: Sum) -> Any:
@@ -104,6 +120,8 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
 
 def _normalised(x: Any, axis: int | tuple[int, ...]) -> Any:
     axes = axis if isinstance(axis, tuple) else (axis,)
+    if not all(-len(x.shape) <= one < len(x.shape) for one in axes):
+        raise ValueError(f"`axis` is an axis of the input. Received: axis={axis} for shape {x.shape}. Pass e.g. -1.")
     sizes = [x.shape[one] for one in axes]
     if None in sizes:
         raise ValueError(

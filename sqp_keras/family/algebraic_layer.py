@@ -7,10 +7,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from sqp_keras import private, symbolic
+from sqp_keras import accept, private, symbolic
 from sqp_keras.family import coefficients
-from sqp_keras.family.algebraic import algebraic, apply, softmax
-from sqp_keras.family.names import canonical
+from sqp_keras.family.algebraic import algebraic, apply, checked, softmax
 
 _MASKED = -3e4
 
@@ -49,10 +48,8 @@ class Algebraic(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not isinstance(of, str):
-            raise TypeError(f"`of` is the name of an activation. Received: of={of!r} of type {type(of).__name__}.")
-        self.of, self.alpha, self.upper = canonical(of), float(alpha), upper
-        self.sum = _sum(self.of, terms, self.alpha, upper, coefficients)
+        self.of, terms, self.alpha, self.upper = checked(of, terms, alpha, upper)
+        self.sum = _sum(self.of, terms, self.alpha, self.upper, coefficients)
         self.terms = None if self.sum is None else sum(len(part.roots) for part in self.sum.parts)
         self.supports_masking = True
 
@@ -84,7 +81,8 @@ class AlgebraicSoftmax(keras.layers.Layer):
 
     def __init__(self, axis: int | Sequence[int] = -1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.axis = axis if isinstance(axis, int) else tuple(axis)
+        axes = accept.axes("axis", axis)
+        self.axis = axes if isinstance(axis, Sequence) else axes[0]
         self.supports_masking = True
 
     def call(self, inputs: Any, mask: Any = None) -> Any:

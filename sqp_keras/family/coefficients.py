@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from sqp_keras import accept
+
 SELU_ALPHA = 1.6732632423543772
 SELU_SCALE = 1.0507009873554805
 
@@ -102,14 +104,14 @@ def from_config(config: dict[str, Any]) -> Sum:
             for part in config["parts"]
         )
         offset, rectifier, value_error, slope_error = (float(config[name]) for name in _NUMBERS)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"`coefficients` are what `get_config` wrote. Received: {config!r}.") from error
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"`coefficients` are what `get_config` wrote. Received: {accept.shown(config)}.") from error
     made = Sum(offset, rectifier, parts, value_error, slope_error)
     numbers = [made.offset, made.rectifier, *(part.slope for part in parts)]
     roots = [root for part in parts for root in part.roots]
     numbers += [number for root in roots for number in root.numbers()]
     if not all(map(math.isfinite, numbers)) or any(root.b <= 0.0 for root in roots):
-        raise ValueError(f"`coefficients` are finite and each b is positive. Received: {config!r}.")
+        raise ValueError(f"`coefficients` are finite and each b is positive. Received: {accept.shown(config)}.")
     return made
 
 
@@ -154,7 +156,7 @@ def find(of: str, terms: int | None = None, alpha: float = 1.0, upper: float | N
         ValueError: There is no such sum, or exponential was requested without `upper`.
     """
     if of not in names():
-        raise ValueError(f"There is an algebraic form of {', '.join(names())}. Received: of={of!r}.")
+        raise ValueError(f"There is an algebraic form of {', '.join(names())}. Received: of={of[:80]!r}.")
     counts = term_counts(of)
     if terms is None:
         terms = enough(of, 1e-3, alpha, upper)

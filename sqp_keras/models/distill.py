@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sqp_keras import private
+from sqp_keras import accept, private
 from sqp_keras.models import observe
 from sqp_keras.models.rebuild import copied_activation, rebuild
 from sqp_keras.models.sites import Site, is_functional, sites
@@ -89,15 +89,21 @@ def distill(
         verbose: As in `fit`: "auto" or 1 for a progress bar, 0 for no output.
 
     Raises:
-        TypeError: `student` or `teacher` is not a model, or `data` is not an array.
+        TypeError: An argument is of another type.
         ValueError: The two models do not have the same layers, or a number is out of range.
     """
-    _check(student, teacher, epochs, budget)
-    layer_epochs = epochs if layer_epochs is None else layer_epochs
+    student, teacher = accept.model("student", student), accept.model("teacher", teacher)
+    epochs = accept.whole("epochs", epochs)
+    layer_epochs = epochs if layer_epochs is None else accept.whole("layer_epochs", layer_epochs)
+    batch_size, patience = accept.whole("batch_size", batch_size, 1), accept.whole("patience", patience)
+    learning_rate = accept.number("learning_rate", learning_rate, 0.0)
+    budget = None if budget is None else accept.number("budget", budget, 0.0)
+    measure = None if measure is None else accept.function("measure", measure)
+    seed, verbose = accept.whole("seed", seed), _verbosity(verbose)
     exchanged = _exchanged(student, teacher)
-    rows = list(observe.batches(data, 10**9))
+    rows = list(observe.batches(data, 10**9, teacher))
     if measure is None:
-        sample = list(observe.batches(data, _MEASURED_ROWS))
+        sample = list(observe.batches(data, _MEASURED_ROWS, teacher))
         expected = _outputs(teacher, sample)
 
         def measure(model: Any) -> float:
@@ -216,14 +222,8 @@ class _Batches(keras.utils.PyDataset):
             self.random.shuffle(self.order)
 
 
-def _check(student: Any, teacher: Any, epochs: Any, budget: Any) -> None:
-    for name, model in (("student", student), ("teacher", teacher)):
-        if not isinstance(model, keras.Model):
-            raise TypeError(f"`{name}` is a Keras model. Received: {model!r} of type {type(model).__name__}.")
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-        raise ValueError(f"`epochs` is a whole number of at least 0. Received: epochs={epochs!r}.")
-    if budget is not None and not budget >= 0.0:
-        raise ValueError(f"`budget` is a number of at least 0, or None. Received: budget={budget!r}.")
+def _verbosity(verbose: Any) -> int | str:
+    return "auto" if isinstance(verbose, str) and verbose == "auto" else accept.whole("verbose", verbose)
 
 
 def _exchanged(student: Any, teacher: Any) -> list[tuple[int, Site]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from sqp_keras import private
+from sqp_keras import accept, private
 from sqp_keras.models.rebuild import rebuild
 from sqp_keras.models.sites import Site, sites
 
@@ -48,6 +48,7 @@ def drop_head(model: keras.Model, custom_objects: dict[str, Any] | None = None) 
         model: A built Sequential or functional model; the last layer may be a nested model.
         custom_objects: Your own classes and functions that cannot be found in the model.
     """
+    model, custom_objects = accept.model("model", model), accept.objects("custom_objects", custom_objects)
     found = {(id(site.owner), site.attribute): site for site in sites(model)}
     heads, substitutes = [], {}
     for name, owner, uses in _last_layers(model):

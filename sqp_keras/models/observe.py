@@ -1,14 +1,15 @@
 """What a model's activations receive and return on real inputs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
 import numpy.typing as npt
 from keras import ops
 
+from sqp_keras import accept
 from sqp_keras.models.rebuild import copied_activation, rebuild
 from sqp_keras.models.sites import Site
 
@@ -82,7 +83,7 @@ def observe(model: keras.Model, sites: tuple[Site, ...], data: Any) -> tuple[See
         (id(site.owner), site.attribute): _prober(site, record) for site, record in zip(sites, records, strict=True)
     }
     copy = rebuild(model, probing)
-    for batch in batches(data, SAMPLES):
+    for batch in batches(data, SAMPLES, model):
         copy(batch, training=False)
     return tuple(record.seen() for record in records)
 
@@ -103,39 +104,89 @@ def _prober(site: Site, record: _Record) -> Callable[[Any], Any]:
     return make
 
 
-def batches(data: Any, limit: int) -> Iterator[Any]:
+def batches(data: Any, limit: int, model: Any = None) -> Iterator[Any]:
     """Yields model inputs, about `limit` rows in all.
 
     Args:
         data: An array, a list or a dictionary of arrays with equal first axes (rows are taken evenly), or something
             to iterate over that yields batches, such as a `tf.data.Dataset`, of inputs or of tuples (inputs, ...).
         limit: Rows to take.
+        model: The model that gets them, None where the shapes are not known.
 
     Raises:
         TypeError: `data` is none of these.
-        ValueError: It has no rows, or arrays of different lengths.
+        ValueError: It has no rows, arrays of different lengths, or arrays that the model does not take.
     """
     arrays = keras.tree.flatten(data) if isinstance(data, dict | list | tuple) else [data]
-    if all(hasattr(array, "shape") and len(array.shape) for array in arrays) and arrays:
-        counts = {int(array.shape[0]) for array in arrays}
+    if all(_rows(array) is not None for array in arrays) and arrays:
+        counts = {_rows(array) for array in arrays}
         if len(counts) != 1 or 0 in counts:
             raise ValueError(f"The arrays of `data` have equal first axes of at least 1. Received: lengths {counts}.")
-        count = counts.pop()
+        count = counts.pop() or 0
+        _check_fits(data, model)
         rows = np.unique(np.linspace(0, count - 1, min(limit, count)).round().astype(int))
         for start in range(0, len(rows), 64):
             chosen = rows[start : start + 64]
             yield keras.tree.map_structure(lambda array, chosen=chosen: np.asarray(array)[chosen], data)
         return
-    if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
-        raise TypeError(
-            f"`data` is an array, a list or dictionary of arrays, or a dataset of batches. Received: {type(data)}."
-        )
     taken = 0
-    for batch in data:
+    for batch in _iterated(data):
         inputs = batch[0] if isinstance(batch, tuple) else batch
+        parts = keras.tree.flatten(inputs)
+        if not parts or any(_rows(part) is None for part in parts):
+            _refuse(data)
+        _check_fits(inputs, model)
         yield inputs
-        taken += int(keras.tree.flatten(inputs)[0].shape[0])
+        taken += _rows(parts[0]) or 0
         if taken >= limit:
             return
     if not taken:
         raise ValueError("`data` yields at least one batch. Received: an empty dataset.")
+
+
+def _rows(array: Any) -> int | None:
+    """Returns the length of an array's or a tensor's first axis, None for anything else."""
+    shape = getattr(array, "shape", None)
+    if shape is None or accept.is_sparse(array) or not len(shape) or shape[0] is None:
+        return None
+    return int(shape[0])
+
+
+def _iterated(data: Any) -> Iterator[Any]:
+    single = isinstance(data, str | bytes | bytearray | type | Mapping | set) or accept.is_sparse(data)
+    if single or hasattr(data, "shape") or not hasattr(data, "__iter__"):
+        _refuse(data)
+    return iter(data)
+
+
+def _refuse(data: Any) -> NoReturn:
+    rule = "an array, a list or dictionary of arrays, or a dataset of batches"
+    accept.wrong_type("data", rule, data, "Pass e.g. numpy.asarray(...).")
+
+
+def _check_fits(inputs: Any, model: Any) -> None:
+    """Raises if a model whose inputs are known would not take these; Keras's own words for it fill a screen."""
+    arrays = keras.tree.flatten(inputs)
+    types = [keras.backend.standardize_dtype(array.dtype) if _known(array) else str(array.dtype) for array in arrays]
+    wanted = getattr(model, "inputs", None)
+    fits = all(dtype == "bool" or "int" in dtype or "float" in dtype for dtype in types)
+    if fits and wanted:
+        names = {tensor.name for tensor in wanted}
+        fits = len(arrays) == len(wanted) and (not isinstance(inputs, Mapping) or set(inputs) <= names)
+        ordered = [inputs[t.name] for t in wanted] if fits and isinstance(inputs, Mapping) else arrays
+        fits = fits and all(_fit(array.shape, t.shape) for array, t in zip(ordered, wanted, strict=True))
+    if not fits:
+        received = ", ".join(f"{tuple(array.shape)} {dtype}" for array, dtype in zip(arrays, types, strict=True))
+        listed = ", ".join(f"`{t.name}` {tuple(t.shape)}" for t in wanted or ()) or "numbers"
+        keys = f" under the keys {accept.shown(list(inputs))}" if isinstance(inputs, Mapping) else ""
+        raise ValueError(
+            f"`data` has what the model takes: {listed}. Received: {received}{keys}. Pass matching arrays."
+        )
+
+
+def _known(array: Any) -> bool:
+    return getattr(array.dtype, "kind", "f") in "fiub" or "float" in str(array.dtype)
+
+
+def _fit(given: Any, wanted: Any) -> bool:
+    return len(given) == len(wanted) and all(w in (None, g) for g, w in zip(given[1:], wanted[1:], strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from sqp_keras import private
+from sqp_keras import accept, private
 from sqp_keras.models import observe, rules
 from sqp_keras.models.choose import Choice, choose
 from sqp_keras.models.observe import Seen
@@ -123,10 +123,8 @@ def replace_activations(
     Example:
         new, report = replace_activations(model, {"silu": "accurate", "head": "keep"}, data=x_train)
     """
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"`model` is a Keras model. Received: {model!r} of type {type(model).__name__}.")
-    found = sites(model)
-    keep = keep if isinstance(keep, str) else tuple(keep)
+    model, custom_objects = accept.model("model", model), accept.objects("custom_objects", custom_objects)
+    found, keep = sites(model), accept.names("keep", keep)
     decisions = _without_hidden(model, rules.decide(found, rule, keep, max_error, data is not None))
     changed = [decision for decision in decisions if decision.form]
     seen = _seen(model, changed, data)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import keras
 
+from sqp_keras import accept
 from sqp_keras.family import coefficients
 from sqp_keras.family.names import canonical
 from sqp_keras.models.sites import UNKNOWN, Site
@@ -105,8 +106,8 @@ def decide(
         # An activation that this model does not use may be named: one table of rules can serve many models.
         if key != "*" and canonical(key) not in known and canonical(key) not in _activations():
             raise ValueError(
-                f"A rule is for an activation or a layer of the model. Received: {key!r}. "
-                f"The model has: {', '.join(sorted({site.label for site in sites}))}."
+                f"A rule is for an activation or a layer of the model. Received: {accept.shown(key)} in `rule` or "
+                f"`keep`. The model has: {_some(sorted({site.label for site in sites}))}."
             )
     return tuple(_decide(site, rules, {canonical(name) for name in keep}, max_error, has_data) for site in sites)
 
@@ -135,17 +136,24 @@ def was_name(site: Site) -> str:
 
 
 def _check(rule: Any, keep: Any, max_error: Any) -> None:
+    form = '"accurate", "fast" or a mapping from names to rules'
     if not isinstance(rule, str | Mapping):
-        raise TypeError(
-            f'`rule` is "accurate", "fast" or a mapping from names to rules. Received: {rule!r}, a '
-            f"{type(rule).__name__}."
-        )
-    if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
-        raise TypeError(f"`keep` is a list of names of layers or activations. Received: {keep!r}. Pass e.g. ['head'].")
+        accept.wrong_type("rule", form, rule, "Pass e.g. 'accurate'.")
+    accept.names("keep", keep)
     if isinstance(rule, str) and rule not in RULES:
-        raise ValueError(f'`rule` is "accurate", "fast" or a mapping. Received: rule={rule!r}.')
-    if isinstance(max_error, bool) or not isinstance(max_error, int | float) or not 0.0 < max_error < 1.0:
-        raise ValueError(f"`max_error` is a share of the activation's range, above 0. Received: {max_error!r}.")
+        accept.wrong_value("rule", form, rule, "Pass e.g. 'accurate'.")
+    for name, value in rule.items() if isinstance(rule, Mapping) else ():
+        if not isinstance(name, str) or not isinstance(value, str | keras.layers.Layer):
+            raise TypeError(
+                f"A rule is a string or a layer. Received: {accept.shown(value)} for `{accept.shown(name)}` in "
+                '`rule`. Pass "accurate", "fast", "keep", the name of an activation, or a layer.'
+            )
+    if not accept.is_number(max_error) or not 0.0 < max_error < 1.0:
+        accept.wrong_value("max_error", "a share of the activation's range, above 0", max_error, "Pass e.g. 1e-3.")
+
+
+def _some(labels: list[str]) -> str:
+    return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
 def _names(site: Site) -> tuple[str, ...]:
@@ -171,11 +179,6 @@ def _decide(site: Site, rules: Mapping[str, Any], keep: set[str], max_error: flo
     rule = _rule(site, rules)
     if isinstance(rule, keras.layers.Layer):
         return Decision(site, was, form="layer", layer=rule)
-    if not isinstance(rule, str):
-        raise TypeError(
-            f"A rule is a string or a layer. Received: {rule!r} for `{site.label}`. "
-            'Pass "accurate", "fast", "keep", the name of an activation, or a layer.'
-        )
     if rule == "keep":
         return Decision(site, was, cause=Cause.KEPT if "keep" in rules.values() else Cause.NO_RULE)
     if rule not in RULES:
@@ -189,7 +192,8 @@ def _named(site: Site, was: str, rule: str) -> Decision:
     name = canonical(rule)
     if name not in _activations():
         raise ValueError(
-            f'A rule is "accurate", "fast", "keep" or the name of an activation. Received: {rule!r} for `{site.label}`.'
+            f'A rule is "accurate", "fast", "keep" or the name of an activation. Received: {accept.shown(rule)} for '
+            f"`{site.label}`."
         )
     if name == was:
         return Decision(site, was, cause=Cause.SAME)

@@ -17,6 +17,8 @@ from sqp_tflite.errors import BadInputError
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "kb": 1 << 10, "mb": 1 << 20, "kib": 1 << 10, "mib": 1 << 20}
 _LONGEST = 80
+_LONGEST_PATH = 4096
+"""Characters; no system opens a longer one."""
 _LARGEST = float(1 << 63)
 """Bytes: more than any memory has."""
 
@@ -37,6 +39,12 @@ def shown(value: Any) -> str:
     else:
         return _kind(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+
+
+def quoted(given: str | Path) -> str:
+    """Returns a path or a name between backticks, shortened in the middle if it is long."""
+    text = str(given)
+    return f"`{text}`" if len(text) <= 2 * _LONGEST else f"`{text[:_LONGEST]}...{text[-_LONGEST:]}`"
 
 
 def refuse(name: str, rule: str, value: Any, remedy: str) -> NoReturn:
@@ -99,7 +107,7 @@ def path(name: str, value: Any) -> Path:
         given = os.fspath(value)
     except TypeError:
         given = None
-    if not isinstance(given, str) or not given or "\0" in given:
+    if not isinstance(given, str) or not given or "\0" in given or len(given) > _LONGEST_PATH:
         refuse(name, "a path", value, "Pass the name of a file as a string or a pathlib.Path.")
     return Path(given)
 

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from sqp_tflite.accept import shown
+from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError
 
 _KINDS = (
@@ -107,7 +107,9 @@ def check_places(paths: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
         _check_regular(given, path)
         parent = path.parent
         if not parent.is_dir():
-            raise BadInputError(f"An output's folder must exist. Received: `{given}`. Create `{given.parent}` first.")
+            raise BadInputError(
+                f"An output's folder must exist. Received: {quoted(given)}. Create {quoted(given.parent)} first."
+            )
         if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
             raise BadInputError(f"An output must be writable. Received: `{given}`. Choose another place.")
     _check_distinct(places, tuple(inputs))
@@ -128,7 +130,7 @@ def _followed(path: Path) -> Path:
 
 def _unusable(path: Path, error: OSError) -> BadInputError:
     return BadInputError(
-        f"An output must be writable. Received: {shown(path)}, {error.strerror}. Choose another place."
+        f"An output must be writable. Received: {quoted(path)}, {error.strerror}. Choose another place."
     )
 
 
@@ -220,8 +222,8 @@ def _check_there(path: Path, remedy: str) -> None:
     try:
         path.stat()
     except FileNotFoundError as error:
-        raise BadInputError(f"`{path}` does not exist. {remedy}") from error
+        raise BadInputError(f"{quoted(path)} does not exist. {remedy}") from error
     except OSError as error:  # A folder that may not be entered, a name that is too long, a link in a circle.
         raise BadInputError(
-            f"An input must be readable. Received: {shown(path)}, {error.strerror}. {remedy}"
+            f"An input must be readable. Received: {quoted(path)}, {error.strerror}. {remedy}"
         ) from error

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite import accept
-from sqp_tflite.flatbuffer.read import bytes_of, read
+from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.report import Activation, Report
 
@@ -114,7 +114,7 @@ def _tables(report: Report, content: bytes) -> list[Curve]:
     Squareplus's factor 1/2 may be folded into the layer before the table: then the table's input is x/2. The values
     show which case it is, since the wrong one is off by far more than a step.
     """
-    graph = read(content).main
+    graph = opened(content, "`content`")[1].main
     makers = graph.makers()
     activations = {row.layer: row.was or row.now for row in report.plan}
     drawn = []

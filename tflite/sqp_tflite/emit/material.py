@@ -47,17 +47,18 @@ class CStyle:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.prefix) or self.prefix in _KEYWORDS or "__" in self.prefix:
             raise BadInputError(
                 "The C prefix must be a C identifier that begins with a letter, has no double underscore and is not "
-                f"a keyword. Received: {self.prefix!r}. Pass --c-prefix with letters, digits and underscores."
+                f"a keyword. Received: {accept.shown(self.prefix)}. Pass --c-prefix with letters, digits and "
+                "underscores."
             )
         if not re.fullmatch(r"[A-Za-z0-9_.$,-]*", self.section):
             raise BadInputError(
-                f"The linker section must be a section's name. Received: {self.section!r}. "
+                f"The linker section must be a section's name. Received: {accept.shown(self.section)}. "
                 "Pass e.g. --c-section .rodata."
             )
         if not re.fullmatch(r"[A-Za-z0-9_ ]*", self.qualifier):
             raise BadInputError(
                 "The C qualifier must consist of words. Received: "
-                f"{self.qualifier!r}. Pass e.g. --c-qualifier const, or '' to put the array in RAM."
+                f"{accept.shown(self.qualifier)}. Pass e.g. --c-qualifier const, or '' to put the array in RAM."
             )
 
     @classmethod

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.report import Report
@@ -17,7 +18,7 @@ def check_names(paths: Iterable[str | Path]) -> None:
     """Raises `BadInputError` if a report's name ends in neither .html nor .json."""
     for path in paths:
         if Path(path).suffix.lower() not in ENDINGS:
-            raise BadInputError(f"--report must name an .html or .json file. Received: `{path}`.")
+            raise BadInputError(f"--report must name an .html or .json file. Received: {quoted(path)}.")
 
 
 def render(report: Report, graph: Graph, content: bytes, ending: str) -> bytes:

@@ -49,7 +49,7 @@ def bytes_of(source: Any, name: str = "`source`") -> tuple[bytes, str]:
     if not isinstance(source, (str, os.PathLike)):
         accept.refuse(name, "the path of a TFLite file, or its bytes", source, "Pass e.g. 'model.tflite'.")
     path = accept.path(name, source)
-    return _file(path), f"`{path}`"
+    return _file(path), accept.quoted(path)
 
 
 def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
@@ -108,9 +108,9 @@ def _file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except IsADirectoryError as error:
-        raise BadInputError(f"`{path}` must be a TFLite file. Received: a folder.") from error
+        raise BadInputError(f"{accept.quoted(path)} must be a TFLite file. Received: a folder.") from error
     except OSError as error:
-        raise BadInputError(f"`{path}` cannot be read: {error.strerror}. Check the path.") from error
+        raise BadInputError(f"{accept.quoted(path)} cannot be read: {error.strerror}. Check the path.") from error
 
 
 def _graph(model: Any, content: bytes) -> Graph:
