@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import types
 from pathlib import Path
 
 import keras
@@ -43,7 +44,7 @@ def model():
 def quick(monkeypatch, tmp_path):
     """No child processes and no interpreters: everything before them is what arguments have to pass."""
     monkeypatch.setattr(pipeline, "_worker", lambda options: contextlib.nullcontext())
-    monkeypatch.setattr(parity, "compare", lambda *_, **__: ())
+    monkeypatch.setattr(parity, "compare", lambda *_, **__: types.SimpleNamespace(rows=()))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

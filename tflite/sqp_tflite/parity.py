@@ -71,7 +71,8 @@ def check(
     loaded = load(given["model"], names=given["names"], trust=given["trust_code"], shapes=shapes)
     mark = mark_of(graph)
     loaded, heads = _headless(loaded, mark)
-    limit = given["tolerance"] or max(tolerance_of(graph), mark.limit or 0.0)
+    own = max(tolerance_of(graph), mark.limit or 0.0)
+    limit = own if given["tolerance"] is None else given["tolerance"]
     _check_fits("inputs", [spec.shape for spec in loaded.inputs], graph.inputs)
     inputs = samples(arrays, loaded.inputs)
     sets = {DATA: inputs, **(extremes(graph, inputs) if given["ends"] else {})}
