@@ -222,7 +222,7 @@ def main(arguments: list[str] | None = None) -> int:
 _HEAD = """# Are the verdicts right?
 
 Written by `python -m benchmarks.verdicts --write` in {minutes:.0f} minutes; do not edit. Ten small models for each kind
-of head, exported in each type of numbers. The files were run again with the interpreters themselves and compared with the
+of head, exported in each type of numbers. The files were run again by the interpreters and compared with the
 original Keras models, by the rules of [report.md](report.md) and without the product's own code for that. A cell agrees
 if verdict, max error, range and codes of each output on LiteRT and TensorFlow Lite Micro are those of the report.
 "offset" has biases from 1 to 262,144 on an output: integer files of the larger ones must fail.
