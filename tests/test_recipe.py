@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import models
+import sqp_tflite
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.quantize import recipe
@@ -71,3 +73,30 @@ def test_rsqrt_is_clipped_where_the_roots_span_too_much():
     assert float(found["layer/sqp.act/Rsqrt"]["max"]) == ROOT_SPAN / 2
     near = recipe._statistics(graph, {"layer/sqp.act/v": (0.25, 4.0), "layer/sqp.act/Rsqrt": (0.5, 2.0)})
     assert float(near["layer/sqp.act/Rsqrt"]["max"]) == 2.0
+
+
+def dense_scales(content: bytes) -> list[int]:
+    main = read(content).main
+    ops = [op for op in main.ops if op.name == "FULLY_CONNECTED"]
+    return [len(main.tensors[op.inputs[1]].quantization.scales) for op in ops]
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int16x8"])
+def test_per_tensor_gives_dense_weights_one_scale(quantize):
+    model = models.dense(units=(6, 3))
+    # One unit without weights: its own range would be widened for its bias.
+    kernel, bias = model.layers[-1].get_weights()
+    kernel[:, 1] = 0
+    model.layers[-1].set_weights([kernel, bias + 1])
+    data = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+    by_unit = sqp_tflite.export(model, quantize=quantize, data=data)
+    by_layer = sqp_tflite.export(model, quantize=quantize, data=data, per_tensor=True)
+    assert dense_scales(by_unit.model_bytes) == [6, 3] and dense_scales(by_layer.model_bytes) == [1, 1]
+    assert any("November 2024" in note and "--per-tensor" in note for note in by_unit.report.notes)
+    assert not any("November 2024" in note for note in by_layer.report.notes)
+    assert by_layer.report.worst("tflm").error_of_range < 0.05
+
+
+def test_per_tensor_is_for_integer_models():
+    with pytest.raises(sqp_tflite.BadInputError, match="per_tensor.*--quantize float32. Add --quantize int8"):
+        sqp_tflite.export(models.dense(), per_tensor=True)

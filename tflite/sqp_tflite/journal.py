@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqp_tflite.agreement import Agreement
 from sqp_tflite.errors import ParityError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.ops.audit import op_rows, tensor_rows
+from sqp_tflite.ops.audit import op_rows, release_notes, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
@@ -153,6 +153,7 @@ class Journal:
         if traced and graph:
             notes += unroll.notes(dict(traced.steps), graph, traced.layers)
         notes += reduced.notes if reduced else ()
+        notes += release_notes(graph, self.options.wanted.target) if graph else ()
         notes += measured.arena.notes if measured and measured.arena else ()
         return notes + (compared.notes if compared else ())
 

@@ -35,6 +35,7 @@ class ExportOptions:
     output: Path | None = None
     wanted: Combination = field(default_factory=Combination)
     io: str | None = None
+    per_tensor: bool = False
     data: GivenData = None
     names: Mapping[str, str] | None = None
     trust_code: bool = False
@@ -84,6 +85,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "quantize": accept.choice(*QUANTIZE),
     "lowering": accept.choice(*LOWERINGS),
     "io": accept.optional(accept.choice(*IO)),
+    "per_tensor": accept.flag,
     "target": accept.choice(*TARGETS),
     "data": accept.optional(accept.data),
     "names": accept.optional(accept.meanings),

@@ -72,6 +72,7 @@ def export(
     quantize: str = "float32",
     lowering: str = "algebraic",
     io: str | None = None,
+    per_tensor: bool = False,
     target: str = "tflm",
     data: GivenData = None,
     names: str | Mapping[str, str] | None = None,
@@ -99,6 +100,8 @@ def export(
         quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8".
         lowering: How an activation is written in an integer model: "algebraic", "table" or "integer".
         io: Type of inputs and outputs; None for the model's own. "float32" puts conversions around an integer model.
+        per_tensor: Whether the weights of dense layers get one scale each in an integer model, for TFLM from before
+            November 2024.
         target: Whose operator table and interpreter decide: "tflm", "litert" or "tflite-runtime".
         data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
             under y. Without it seeded inputs; an integer model needs it.
@@ -126,9 +129,9 @@ def export(
         EnvironmentMissingError: The target's interpreter is not installed.
     """
     options = asked(
-        model=model, output=output, quantize=quantize, lowering=lowering, io=io, target=target, data=data, names=names,
-        trust_code=trust_code, replace=replace, head=head, max_error=max_error, max_change=max_change,
-        dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, reports=reports, command=command,
+        model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
+        data=data, names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error,
+        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
@@ -158,7 +161,7 @@ def run(options: ExportOptions, progress: Progress | None = None, deliver: Deliv
             traced = done.keep(_traced(planned))
             tell("convert")  # In a child process: native code that crashes there becomes a message here.
             content = convert(traced, worker)
-            request = Request(wanted, options.io == "float32", traced.forms)
+            request = Request(wanted, options.io == "float32", traced.forms, options.per_tensor)
             # The float file to the wanted type of numbers, tables included.
             reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
             # The file says itself how it is meant to differ from the model, for whoever checks it later.

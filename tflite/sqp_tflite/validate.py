@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from sqp_tflite.emit.firmware import check_kinds
 from sqp_tflite.emit.rendering import check_names
@@ -31,19 +30,16 @@ def validate(options: ExportOptions) -> None:
         check_data(Path(options.data))
     if options.head not in HEADS:
         raise BadInputError(f"`head` must be one of {', '.join(HEADS)}. Received: {options.head!r}.")
-    _check_change(options.max_change)
+    if options.per_tensor and not options.wanted.integer:
+        raise BadInputError(
+            "`per_tensor` is about the weights of an integer model. Received: "
+            f"per_tensor with --quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
+        )
     _check_combination(options)
     check_kinds(options.emit, options.wanted.target)
     check_names(options.reports)
     outputs = options.reports if options.output is None else (options.output, *options.reports)
     check_places(outputs, [Path(given) for given in (options.model, options.data) if isinstance(given, (str, Path))])
-
-
-def _check_change(limit: Any) -> None:
-    if limit is not None and not (isinstance(limit, (int, float)) and 0 < limit < float("inf")):
-        raise BadInputError(
-            f"`max_change` must be above 0, as a share of an output's range. Received: {limit!r}. For example 0.05."
-        )
 
 
 def _check_combination(options: ExportOptions) -> None:

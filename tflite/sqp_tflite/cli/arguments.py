@@ -249,6 +249,12 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         "--io", choices=IO, help="type of the inputs and outputs (default: integer for an integer model)"
     )
     group.add_argument(
+        "--per-tensor",
+        action="store_true",
+        help="one scale for the weights of each dense layer of an integer model, not one per unit: TensorFlow Lite "
+        "Micro from before November 2024 needs it, and computes something else without an error if it is missing",
+    )
+    group.add_argument(
         "--lowering",
         choices=LOWERINGS,
         default="algebraic",

@@ -235,6 +235,7 @@ def _options(call: _Call) -> ExportOptions:
         output=None if nowhere else output,
         wanted=Combination(given.quantize, given.lowering, given.target),
         io=given.io,
+        per_tensor=given.per_tensor,
         data=given.data,
         names=accept.meanings("--map", given.map),
         trust_code=given.trust_code,

@@ -10,6 +10,7 @@ from sqp_tflite.emit.material import Material
 from sqp_tflite.emit.resolver import resolver
 from sqp_tflite.emit.templates import template
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.ops.audit import release_notes
 from sqp_tflite.run.arena import peak
 from sqp_tflite.run.interpreters import INSTALL
 
@@ -56,6 +57,7 @@ def _values(material: Material) -> dict[str, Any]:
         "outputs": material.outputs,
         "source": comment_text(material.source),
         "floats": sorted({op.name for _, op in material.graph.all_ops() if op.dtype.startswith("float")}),
+        "releases": release_notes(material.graph, "tflm"),
         "peak_op": step.name,
         "peak_bytes": step.total,
         "peak_tensor": tensor.name,

@@ -48,11 +48,13 @@ class Request:
         wanted: The number type, the lowering, and the target whose kernels decide what can stay as it is.
         float_io: Whether inputs and outputs stay float32.
         forms: Outputs of the model that come directly from an activation.
+        per_tensor: Whether the weights of dense layers get one scale each, not one per unit.
     """
 
     wanted: Combination
     float_io: bool = False
     forms: tuple[str, ...] = ()
+    per_tensor: bool = False
 
     @property
     def quantize(self) -> str:
@@ -97,7 +99,8 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
     chosen = _islands(graph, request)
     _add_integer_recipe(manager, request, chosen)
     statistics = _statistics(graph, ranges)
-    statistics |= _weight_ranges(graph, statistics, INTEGER_BITS[request.quantize])
+    wide = _weight_ranges(graph, statistics, INTEGER_BITS[request.quantize])
+    statistics |= _of_tensors(graph, wide) if request.per_tensor else wide
     recipe = manager.get_quantization_recipe()
     found = quantizer.Quantizer(content, recipe).quantize(statistics, enable_progress_report=False)
     editor = Editor(bytes(found.quantized_model))
@@ -127,6 +130,8 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None
     # Tables need integer ends, so float inputs and outputs are added around them afterwards.
     ends_float = request.float_io and not chosen.tables
     manager.add_static_config(".*", names.ALL_SUPPORTED, bits, 8)
+    if request.per_tensor:
+        manager.add_static_config(".*", names.FULLY_CONNECTED, bits, 8, qtyping.QuantGranularity.TENSORWISE)
     if ends_float:
         for end in (names.INPUT, names.OUTPUT):
             manager.add_quantization_config(".*", end, algorithm_key=_NO_QUANTIZE)
@@ -152,6 +157,17 @@ def _scopes(names: frozenset[str]) -> list[str]:
     It is a single expression because every operator is matched against every expression.
     """
     return [f"^({'|'.join(re.escape(name) for name in sorted(names))});$"] if names else []
+
+
+def _of_tensors(graph: Subgraph, ranges: dict[str, dict[str, NDArray[Any]]]) -> dict[str, dict[str, NDArray[Any]]]:
+    """Ranges of channels as one range for each dense layer's weights."""
+    dense = {graph.tensors[op.inputs[1]].name for op in graph.ops if op.name == "FULLY_CONNECTED"}
+    return {
+        name: {end: np.array(pick(held[end])) for end, pick in (("min", np.min), ("max", np.max))}
+        if name in dense
+        else held
+        for name, held in ranges.items()
+    }
 
 
 def _islands(graph: Subgraph, request: Request) -> Islands:
