@@ -131,7 +131,8 @@ def export(
     options = asked(
         model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
         data=data, names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error,
-        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, reports=reports, command=command,
+        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, reports=reports,
+        command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
