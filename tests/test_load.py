@@ -260,3 +260,57 @@ def test_each_name_of_a_dict_of_outputs_has_its_own_tensor(kind):
 def test_a_sequential_models_output_is_called_after_its_last_layer():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="first"), keras.layers.ReLU(name="last")])
     assert list(load(model).call([np.ones((1, 3), np.float32)])) == ["last"]
+
+
+def words_to_numbers(kind: str) -> tuple[keras.Model, list, tuple[int, ...]]:
+    """A model that reads text, the layers behind its lookup, and the shape of what the lookup returns."""
+    keras.utils.set_random_seed(0)
+    behind = [L.Embedding(5, 3, name="table"), L.Flatten(), L.Dense(2, name="out")]
+    if kind == "StringLookup":
+        front, shape = [keras.Input((4,), dtype="string", name="words"), L.StringLookup(vocabulary=list("abc"))], (4,)
+    else:
+        lookup = L.TextVectorization(vocabulary=list("abc"), output_sequence_length=6)
+        front, shape = [keras.Input((1,), dtype="string", name="words"), lookup], (6,)
+    return keras.Sequential([*front, *behind], name="reader"), behind, shape
+
+
+@pytest.mark.parametrize("kind", ["StringLookup", "TextVectorization"])
+def test_text_is_refused_and_the_layers_behind_the_lookup_are_exported(kind):
+    model, behind, shape = words_to_numbers(kind)
+    rule = rf"must be numbers.*`words` of type string.*{kind}.*int32"
+    with pytest.raises(sqp_tflite.BadInputError, match=rule) as told:
+        sqp_tflite.export(model)
+    assert len(str(told.value).splitlines()) == 1
+    numbers = keras.Sequential([keras.Input(shape, dtype="int32"), *behind])
+    assert sqp_tflite.export(numbers, target="litert").report.verdict == "ok"
+
+
+@pytest.mark.parametrize("dtype", ["string", "complex64"])
+def test_inputs_that_are_no_numbers_are_refused(dtype):
+    i = keras.Input((4,), dtype=dtype, name="odd")
+    numbers = L.Hashing(3)(i) if dtype == "string" else keras.ops.real(i)
+    with pytest.raises(sqp_tflite.BadInputError, match=f"must be numbers. Received: `odd` of type {dtype}"):
+        load(keras.Model(i, numbers))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: L.IntegerLookup(vocabulary=[3, 4]), lambda: L.StringLookup(vocabulary=["a"], invert=True)]
+)
+def test_a_lookup_inside_the_model_is_refused_by_its_name(make):
+    i, layer = keras.Input((4,), dtype="int64"), make()
+    model = keras.Model(i, layer(i))
+    with pytest.raises(sqp_tflite.ExportError, match="lookup") as caught:
+        sqp_tflite.export(model, target="litert")
+    assert "outside of the model" in str(caught.value)
+
+
+def test_an_input_without_a_batch_is_refused():
+    i = keras.Input(batch_shape=(), name="alone")
+    with pytest.raises(sqp_tflite.BadInputError, match="must have a batch dimension.*`alone`"):
+        load(keras.Model(i, i * 2.0))
+
+
+def test_outputs_without_a_row_per_sample_are_refused():
+    i = keras.Input((4,))
+    with pytest.raises(sqp_tflite.BadInputError, match=r"one row per sample. Received: output `sum\w*`.*shape \(\)"):
+        sqp_tflite.export(keras.Model(i, keras.ops.sum(i)), target="litert")

@@ -1,5 +1,8 @@
 """Data that does not fit is refused with its name, its shape and its row."""
 
+import struct
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -72,7 +75,7 @@ def test_broken_files_are_refused(tmp_path, content):
 
 def test_pickles_are_never_opened(tmp_path):
     np.savez(tmp_path / "d.npz", image=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(sqp_tflite.BadInputError, match="must be an .npz file of plain arrays"):
+    with pytest.raises(sqp_tflite.BadInputError, match="`image` in .* must be a plain array of numbers"):
         samples(tmp_path / "d.npz", ONE)
 
 
@@ -91,3 +94,76 @@ def test_a_broken_archive_is_refused_by_the_whole_export(tmp_path):
     (tmp_path / "d.npz").write_bytes(b"PK\x03\x04broken")
     with pytest.raises(sqp_tflite.BadInputError, match="must be an .npz file"):
         sqp_tflite.export(dense(), data=tmp_path / "d.npz")
+
+
+def header(shape: str, kind: str = "'<f8'") -> bytes:
+    """The beginning of an .npy file, whatever it claims, and 256 bytes of content."""
+    text = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}".encode()
+    text += b" " * (63 - len(text) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + b"\0" * 256
+
+
+CLAIMS = {
+    "1e12 rows": (header("(1000000000000, 2, 3)"), "fits in memory. Received: Unable to allocate"),
+    "1e21 rows": (header("(1000000000000000000000, 2, 3)"), "fits in memory"),
+    "more than there is": (header("(8, 2, 3)"), "must be a plain array"),
+    "less than nothing": (header("(-1, 2, 3)"), "must be a plain array"),
+    "words for a shape": (header("('a', 2, 3)"), "shape is not valid"),
+    "objects": (header("(8, 2, 3)", "'O'"), "Object arrays cannot be loaded"),
+    "a type that is none": (header("(8, 2, 3)", "'<q9'"), "must be a plain array"),
+    "another version": (header("(8,)").replace(b"NUMPY\x01", b"NUMPY\x09"), "format version"),
+    "no end": (header("(8, (((("), "a damaged header"),
+}
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+@pytest.mark.parametrize("case", CLAIMS)
+def test_an_array_that_claims_what_cannot_be_is_one_line(tmp_path, case, ending):
+    content, words = CLAIMS[case]
+    path = tmp_path / f"d.{ending}"
+    if ending == "npy":
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", content)
+    with pytest.raises(sqp_tflite.BadInputError, match=words) as caught:
+        samples(path, ONE)
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1 and "numpy.savez(path, x=numpy.asarray(values" in text
+    assert ("`x` in" in text) == (ending == "npz")
+
+
+@pytest.mark.parametrize(
+    ("local", "central", "value", "words"),
+    [(6, 8, 1, "not be encrypted. Received: `x.npy`"), (8, 10, 93, "by method 93"), (8, 10, 9, "by method 9")],
+)
+def test_archives_that_python_cannot_unpack_are_named(tmp_path, local, central, value, words):
+    np.savez(tmp_path / "d.npz", x=GOOD)
+    content = bytearray((tmp_path / "d.npz").read_bytes())
+    for signature, place in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
+        content[content.index(signature) + place] = value
+    (tmp_path / "d.npz").write_bytes(content)
+    with pytest.raises(sqp_tflite.BadInputError, match=f"{words}.*Save it with numpy.savez"):
+        samples(tmp_path / "d.npz", ONE)
+
+
+def test_a_flipped_bit_is_one_line_or_harmless(tmp_path):
+    generator = np.random.default_rng(5)
+    np.savez_compressed(tmp_path / "d.npz", x=GOOD, y=np.arange(4))
+    np.save(tmp_path / "d.npy", GOOD)
+    for path in (tmp_path / "d.npz", tmp_path / "d.npy"):
+        content = path.read_bytes()
+        for _ in range(80):
+            changed = bytearray(content)
+            changed[generator.integers(min(len(content), 600))] ^= 1 << generator.integers(8)
+            path.write_bytes(changed)
+            try:
+                samples(path, ONE)
+            except sqp_tflite.BadInputError as error:
+                assert len(str(error).splitlines()) == 1 and len(str(error)) < 800
+
+
+def test_another_kind_of_file_is_named_by_its_beginning(tmp_path):
+    (tmp_path / "d.csv").write_text("1,2,3")
+    with pytest.raises(sqp_tflite.BadInputError, match="another kind of file, which begins with b'1,2,3'"):
+        samples(tmp_path / "d.csv", ONE)

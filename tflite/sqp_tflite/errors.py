@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sqp_tflite.report import Finding, Report
+
+
+LONGEST = 300
+"""Characters of another package's message that are shown."""
+
+_NOISE = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node [^}]*\}\}")
+"""Colours, and TensorFlow's name of the function around an operator."""
+
+
+def shortened(text: object, longest: int = LONGEST) -> str:
+    """Returns another package's message on one line, without colours and without the final full stop.
+
+    Args:
+        text: The message.
+        longest: Characters that are shown; more are cut off.
+    """
+    line = " ".join(_NOISE.sub("", str(text)).split())
+    return line.rstrip(".") if len(line) <= longest else f"{line[:longest].rstrip()} [...]"
 
 
 class ExportError(Exception):

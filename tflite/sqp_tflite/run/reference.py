@@ -28,18 +28,31 @@ def reference(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> dict[s
         finite: Whether NaN and infinities are refused: nothing can agree with them.
 
     Raises:
-        BadInputError: Keras's own outputs are not finite.
+        BadInputError: Keras's own outputs are not finite, or not one row of numbers per sample.
     """
     chunks, names = [], []
     for start in range(0, len(inputs), _CHUNK):
         outputs = loaded.call([array[start : start + _CHUNK] for array in inputs.inputs])
         names = list(outputs)
-        chunks.append([np.asarray(value, dtype=np.float32) for value in outputs.values()])
+        count = min(_CHUNK, len(inputs) - start)
+        chunks.append([_rows(name, value, count, loaded.source) for name, value in outputs.items()])
     found = {name: np.concatenate(parts) for name, *parts in zip(names, *chunks, strict=True)}
     if finite:
         for name, values in found.items():
             _require_finite(name, values, loaded.source, inputs.given)
     return found
+
+
+def _rows(name: str, value: Any, count: int, source: str) -> NDArray[Any]:
+    array = np.asarray(value)
+    numbers = array.dtype.kind in "fiub" or array.dtype.name == "bfloat16"
+    if not numbers or array.shape[:1] != (count,):
+        raise BadInputError(
+            f"Every output of `{source}` must hold numbers, one row per sample. Received: output `{name}` of type "
+            f"{array.dtype} and shape {array.shape} for {count} samples. Keep the batch dimension, and compute text or "
+            "sums over the batch outside of the model."
+        )
+    return array.astype(np.float32)
 
 
 def positive(loaded: Loaded) -> tuple[bool, ...]:

@@ -13,15 +13,18 @@ import sqp_keras
 from sqp_keras.models import sites
 from sqp_keras.models.rules import Cause
 from sqp_keras.models.sites import is_functional
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, shortened
 from sqp_tflite.report import Activation, PlanRow, Replacement
 from sqp_tflite.source.activations import activation
+from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.load import Loaded, reload, structured
 from sqp_tflite.source.samples import Samples
 
 MAX_ERROR = 1e-3
 """Max change of a value under "accurate", as a share of the activation's range."""
 
+_LONGEST = 600
+"""Characters of what `sqp_keras` says about a rule: it lists the activations of the model."""
 ACCURATE_CHANGE = 0.02
 """Max change of an output by "accurate", over its range."""
 
@@ -76,11 +79,6 @@ def exchange(
     Raises:
         BadInputError: A rule that does not fit this model, or a model that cannot be copied.
     """
-    if max_error is not None and replace is None:
-        raise BadInputError(
-            f"`max_error` bounds what an exchange changes. Received: max_error={max_error:g} without `replace`. "
-            "Add --replace accurate."
-        )
     if replace is None and head == "keep":
         return Exchanged(loaded, loaded)
     if loaded.model is None:
@@ -88,10 +86,11 @@ def exchange(
             f"`--replace` and `--head logits` need the Keras model. Received: `{loaded.source}`, a SavedModel, which "
             "holds finished graphs. Save the model as .keras and export that."
         )
-    try:
-        return _exchanged(loaded, inputs, replace, head, MAX_ERROR if max_error is None else max_error)
-    except (TypeError, ValueError) as error:
-        raise BadInputError(f"{error}") from error
+    with running(loaded.source):
+        try:
+            return _exchanged(loaded, inputs, replace, head, MAX_ERROR if max_error is None else max_error)
+        except (TypeError, ValueError) as error:
+            raise BadInputError(f"{shortened(error, _LONGEST)}.") from error
 
 
 def _exchanged(

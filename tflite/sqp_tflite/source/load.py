@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,9 +16,13 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.source import hooks, model_file, saved_model_code
+from sqp_tflite.source.keras_errors import cause, out_of_memory, running
 from sqp_tflite.source.output_names import output_names
 
 private.warn("keras")
+
+_NUMBERS = re.compile(r"(float|bfloat|int|uint|bool)\d*$")
+_MOST_LISTED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ def load(
 def reload(loaded: Loaded, model: Any) -> Loaded:
     """Returns the description of a changed copy of a loaded model, whose inputs are the same."""
     paths = tuple(path for path, _ in sites.paths(model))
-    return dataclasses.replace(loaded, model=model, call=_caller(model, loaded.inputs), layers=paths)
+    return dataclasses.replace(loaded, model=model, call=_caller(model, loaded.source), layers=paths)
 
 
 def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> Loaded:
@@ -105,17 +110,56 @@ def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> L
             "Begin it with keras.Input(shape=...), or call it once on data before you save or export it."
         )
     raw = _symbolic_inputs(model) if symbolic and getattr(model, "inputs", None) else _recorded_inputs(model, source)
+    _require_numbers("inputs", {name: dtype for name, _, dtype in raw}, source, _lookups(model))
+    _require_numbers("outputs", {t.name: _dtype(t) for t in getattr(model, "outputs", None) or ()}, source)
     categories = min((int(layer.input_dim) for layer in _embeddings(model)), default=0)
     inputs = tuple(
         InputSpec(name, _closed(name, shape, shapes, source), dtype, categories if "int" in dtype else 0)
         for name, shape, dtype in raw
     )
     paths = tuple(path for path, _ in sites.paths(model))
-    return Loaded(model, _caller(model, inputs), source, inputs, paths)
+    return Loaded(model, _caller(model, source), source, inputs, paths)
 
 
 def _symbolic_inputs(model: Any) -> list[tuple[str, tuple[Any, ...], str]]:
-    return [(t.name, tuple(t.shape[1:]), keras.backend.standardize_dtype(t.dtype)) for t in model.inputs]
+    return [(t.name, _after_batch(t.name, t.shape, model.name), _dtype(t)) for t in model.inputs]
+
+
+def _after_batch(name: str, shape: Sequence[Any], source: str) -> tuple[Any, ...]:
+    if not shape:
+        raise BadInputError(
+            f"Every input must have a batch dimension, and its other dimensions must be known. Received: input "
+            f"`{name}` of `{source}` without them. Save the model with inputs of full shape."
+        )
+    return tuple(shape[1:])
+
+
+def _dtype(tensor: Any) -> str:
+    return str(keras.backend.standardize_dtype(tensor.dtype))
+
+
+def _lookups(model: Any) -> list[str]:
+    """The layers that turn text into numbers."""
+    kinds = (keras.layers.StringLookup, keras.layers.TextVectorization)
+    return [f"`{path}` ({type(layer).__name__})" for path, layer in sites.paths(model) if isinstance(layer, kinds)]
+
+
+def _require_numbers(which: str, dtypes: Mapping[str, str], source: str, readers: Sequence[str] = ()) -> None:
+    """Raises if an input or an output is text, or of a type that has no place in a file for a device."""
+    bad = [f"`{name}` of type {dtype}" for name, dtype in dtypes.items() if not _NUMBERS.match(dtype)]
+    if not bad:
+        return
+    read = f", read by {', '.join(readers[:_MOST_LISTED])}" if readers else ""
+    remedy = "Compute that part outside of the model, and export the rest with numbers in and out."
+    if readers:
+        remedy = (
+            "Look the words up outside of the model, and export the layers behind the lookup with their integers as "
+            'input: keras.Input(shape, dtype="int32").'
+        )
+    raise BadInputError(
+        f"The {which} of a file for a device must be numbers. Received: {', '.join(bad[:_MOST_LISTED])} in "
+        f"`{source}`{read}. {remedy}"
+    )
 
 
 def _recorded_inputs(model: Any, source: str) -> list[tuple[str, tuple[Any, ...], str]]:
@@ -154,15 +198,16 @@ def _embeddings(model: Any) -> list[Any]:
     return [layer for layer in private.layers(model) if isinstance(layer, keras.layers.Embedding)]
 
 
-def _caller(model: Any, inputs: tuple[InputSpec, ...]) -> Callable[[Sequence[Any]], dict[str, Any]]:
+def _caller(model: Any, source: str) -> Callable[[Sequence[Any]], dict[str, Any]]:
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         symbolic = private.inputs_structure(model) is not None
-        with _in_float32(model):
+        with _in_float32(model), running(source):
             if symbolic or len(tensors) == 1:
                 outputs = model(structured(model, tensors), training=False)
             else:
                 outputs = _call_recorded(model, tensors)
-        return dict(zip(output_names(model, outputs), keras.tree.flatten(outputs), strict=True))
+            names = output_names(model, outputs)
+            return dict(zip(names, map(_tensor, keras.tree.flatten(outputs)), strict=True))
 
     return call
 
@@ -198,6 +243,12 @@ def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:
     return model(**arguments, training=False)
 
 
+def _tensor(value: Any) -> Any:
+    if not hasattr(value, "shape"):
+        raise TypeError(f"it returned {type(value).__name__} where a tensor is expected")
+    return value
+
+
 def _saved_model(path: Path, trust: bool) -> Loaded:
     import tensorflow as tf
 
@@ -209,21 +260,32 @@ def _saved_model(path: Path, trust: bool) -> Loaded:
         saved_model_code.refuse_code(path)
     try:
         held = tf.saved_model.load(str(path))
-    except (OSError, ValueError, tf.errors.OpError) as error:
-        raise BadInputError(f"`{path}` cannot be read as a SavedModel: {error}. Save the model again.") from error
-    signature = held.signatures.get("serving_default")
+    except Exception as error:  # TensorFlow's loader raises every kind on damaged files.
+        damaged = (
+            "Use a machine with more memory." if out_of_memory(error) else "Copy it again, or save the model again."
+        )
+        raise BadInputError(
+            f"`{path}` must be a SavedModel that TensorFlow can load. Received: {cause(error)}. {damaged}"
+        ) from error
+    signatures = getattr(held, "signatures", {})
+    signature = signatures.get("serving_default")
     if signature is None:
         raise BadInputError(
-            f"`{path}` must have the signature `serving_default`. Received: {sorted(held.signatures) or 'none'}. "
+            f"`{path}` must have the signature `serving_default`. Received: "
+            f"{', '.join(sorted(signatures)[:_MOST_LISTED]) or 'none'}. "
             "Write it with model.export(path), or export the .keras file."
         )
     specs = signature.structured_input_signature[1]
+    for which, ends in (("inputs", specs), ("outputs", signature.structured_outputs)):
+        _require_numbers(which, {name: spec.dtype.name for name, spec in ends.items()}, str(path))
+    known = {name: spec.shape.as_list() if spec.shape.rank else () for name, spec in specs.items()}
+    shapes = {name: _after_batch(name, shape, str(path)) for name, shape in known.items()}
     inputs = tuple(
-        InputSpec(name, _closed(name, tuple(spec.shape[1:]), {}, str(path)), spec.dtype.name)
-        for name, spec in specs.items()
+        InputSpec(name, _closed(name, shapes[name], {}, str(path)), spec.dtype.name) for name, spec in specs.items()
     )
 
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
-        return dict(signature(**{spec.name: tensor for spec, tensor in zip(inputs, tensors, strict=True)}))
+        with running(str(path)):
+            return dict(signature(**{spec.name: tensor for spec, tensor in zip(inputs, tensors, strict=True)}))
 
     return Loaded(None, call, str(path), inputs, (), keep=held)

@@ -6,8 +6,8 @@ defines are listed together.
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -17,11 +17,24 @@ from typing import Any
 import keras
 
 from sqp_keras.models import sites
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, shortened
 from sqp_tflite.files import check_model
+from sqp_tflite.source import archives
+from sqp_tflite.source.config_json import parsed
+from sqp_tflite.source.keras_errors import cause, out_of_memory, whole_tracebacks
 
 _KNOWN_PACKAGES = ("keras", "tensorflow", "sqp_keras", "builtins")
 _STANDARD_FUNCTIONS = ("function", "builtin_function_or_method")
+_NAMESPACES = (
+    keras, keras.layers, keras.activations, keras.initializers, keras.regularizers, keras.constraints, keras.random,
+    keras.ops, keras.dtype_policies, keras.losses, keras.metrics, keras.optimizers, keras.optimizers.schedules,
+)  # fmt: skip
+"""Where Keras finds a class that a file names without its module."""
+
+_MOST_LISTED = 6
+_AGAIN = "Save the model again with model.save('model.keras')."
+_BROKEN_H5 = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
+"""What h5py raises on a damaged file."""
 
 
 def open_model(path: Path, names: dict[str, str], trust: bool) -> Any:
@@ -44,16 +57,48 @@ def open_model(path: Path, names: dict[str, str], trust: bool) -> Any:
     elif os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        with keras.saving.custom_object_scope(stand_ins):
-            return keras.saving.load_model(path, compile=False, safe_mode=not trust)
-    except Exception as error:  # Keras raises every kind here; the first line says which, --debug shows the rest.
+        with keras.saving.custom_object_scope(stand_ins), whole_tracebacks():
+            model = keras.saving.load_model(path, compile=False, safe_mode=not trust)
+    except Exception as error:  # Keras and the layers' own code raise every kind here.
         raise BadInputError(
-            f"Keras {keras.__version__} cannot open `{path}`, written by {writer}. Received: {_cause(error)} "
-            "Import the package that defines the model's own classes, or install the Keras that wrote it."
+            f"Keras {keras.__version__} cannot open `{path}`{_by(writer)}. Received: {cause(error)}. "
+            f"{_way(error, config, writer, set(stand_ins))}"
         ) from error
+    if not isinstance(model, keras.Model):
+        raise BadInputError(f"`{path}` must hold a Keras model. Received: {type(model).__name__}. {_AGAIN}")
+    return model
 
 
-def _config(path: Path) -> tuple[Any, str]:
+def _by(writer: str) -> str:
+    """Names the Keras that wrote a file, where it is known and another one."""
+    return f", written by Keras {writer}" if writer not in ("", keras.__version__) else ""
+
+
+def _way(error: Exception, config: dict[str, Any], writer: str, known: set[str]) -> str:
+    """Returns what to do about a file that Keras does not open."""
+    if out_of_memory(error):
+        return "Use a machine with more memory, or a smaller model."
+    strange = sorted(set(_strange(config)) - known)
+    if strange:
+        listed = ", ".join(f"`{shortened(name, 60)}`" for name in strange[:_MOST_LISTED])
+        return f"Import the package that defines {listed} before you call sqp_tflite.export."
+    if _by(writer):
+        return f"Open it with Keras {writer} and save it again there, or see it in full with --debug."
+    return f"{_AGAIN} If it opens in Keras, see the whole error with --debug."
+
+
+def _strange(config: dict[str, Any]) -> Iterator[str]:
+    """Yields the classes that the file names without a module, as old files do, and that nothing defines."""
+    for _, node in _nodes(config):
+        name = node.get("class_name")
+        if isinstance(name, str) and isinstance(node.get("config"), dict) and not node.get("module"):
+            found = keras.saving.get_registered_object(name) or any(hasattr(space, name) for space in _NAMESPACES)
+            if not found:
+                yield name
+
+
+def _config(path: Path) -> tuple[dict[str, Any], str]:
+    """Returns the configuration in a file and the version of the Keras that wrote it, "" where that is not known."""
     check_model(path)
     try:
         head = path.open("rb").read(8)
@@ -71,7 +116,7 @@ def _config(path: Path) -> tuple[Any, str]:
     )
 
 
-def _keras_config(path: Path) -> tuple[Any, str]:
+def _keras_config(path: Path) -> tuple[dict[str, Any], str]:
     if path.suffix == ".npz":
         raise BadInputError(f"`{path}` must be a Keras model. Received: arrays; pass them with --data {path}.")
     if path.suffix != ".keras":
@@ -80,24 +125,30 @@ def _keras_config(path: Path) -> tuple[Any, str]:
         )
     try:
         with zipfile.ZipFile(path) as archive:
+            archives.require_plain(archive, f"`{path}`", _AGAIN)
             broken = archive.testzip()
             if broken:
                 raise zipfile.BadZipFile(f"{broken} has a wrong checksum")
-            config = json.loads(archive.read("config.json"))
-            metadata = json.loads(archive.read("metadata.json")) if "metadata.json" in archive.namelist() else {}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+            if "config.json" not in archive.namelist():
+                raise BadInputError(f"`{path}` must hold a config.json. Received: an archive without it. {_AGAIN}")
+            config = archive.read("config.json")
+            metadata = archive.read("metadata.json") if "metadata.json" in archive.namelist() else b"{}"
+    except archives.UNREADABLE as error:
         raise BadInputError(
-            f"`{path}` is a damaged .keras archive. Received: {error}. It may have been cut short: "
+            f"`{path}` is a damaged .keras archive. Received: {shortened(error)}. It may have been cut short: "
             "copy or save it again."
         ) from error
-    except (KeyError, ValueError) as error:
-        raise BadInputError(
-            f"`{path}` must hold a readable config.json. Received: {error}. Save the model again."
-        ) from error
-    return config, f"Keras {metadata.get('keras_version', 'unknown')}"
+    version = parsed(metadata, f"`metadata.json` in `{path}`").get("keras_version")
+    return parsed(config, f"`config.json` in `{path}`"), _version(version)
 
 
-def _h5_config(path: Path) -> tuple[Any, str]:
+def _version(given: Any) -> str:
+    """Returns the version of the Keras that wrote a file, "" where the file does not say it in a readable way."""
+    text = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
+    return text if isinstance(text, str) and re.fullmatch(r"[\w.+-]{1,30}", text) else ""
+
+
+def _h5_config(path: Path) -> tuple[dict[str, Any], str]:
     import h5py
 
     if path.suffix not in (".h5", ".hdf5"):
@@ -106,25 +157,34 @@ def _h5_config(path: Path) -> tuple[Any, str]:
         )
     try:
         with h5py.File(path, "r") as file:
-            text = file.attrs.get("model_config")
-            version = file.attrs.get("keras_version", "unknown")
-    except OSError as error:
+            text, version = _attribute(file, "model_config"), _attribute(file, "keras_version")
+    except _BROKEN_H5 as error:
         raise BadInputError(
-            f"`{path}` is a damaged HDF5 file. Received: {error}. It may have been cut short: copy or save it again."
+            f"`{path}` is a damaged HDF5 file. Received: {shortened(error)}. It may have been cut short: copy "
+            "or save it again."
         ) from error
     if text is None:
         raise BadInputError(
             f"`{path}` must hold a whole model. Received: only weights. Load them into their model "
             "and save that with model.save('model.keras')."
         )
-    decoded = text.decode("utf-8") if isinstance(text, bytes) else text
-    return json.loads(decoded), f"Keras {version.decode() if isinstance(version, bytes) else version}"
+    what = f"The attribute `model_config` of `{path}`"
+    if not isinstance(text, (str, bytes)):
+        raise BadInputError(f"{what} must be text. Received: {type(text).__name__}. {_AGAIN}")
+    return parsed(text, what), _version(version)
+
+
+def _attribute(file: Any, name: str) -> Any:
+    # Not `get`, which takes a damaged attribute for a missing one.
+    return file.attrs[name] if name in file.attrs.keys() else None  # noqa: SIM118
 
 
 def _refuse_code(config: Any, path: Path) -> None:
     where = [layer for layer, node in _nodes(config) if _is_code(node)]
     if where:
-        listed = ", ".join(f"`{layer}`" for layer in dict.fromkeys(where))
+        layers = [f"`{layer}`" for layer in dict.fromkeys(where)]
+        more = [f"{len(layers) - _MOST_LISTED} more layers"] if len(layers) > _MOST_LISTED else []
+        listed = ", ".join(layers[:_MOST_LISTED] + more)
         raise BadInputError(
             f"A model file must hold data, not code. Received: a lambda (Python bytecode) in {listed} of `{path}`; it "
             "was not run. Use a named activation or layer instead, or pass --trust-code if you trust the file's author."
@@ -169,7 +229,9 @@ def _refuse_unknown(config: Any, path: Path, stand_ins: dict[str, Any]) -> None:
         for name, hint in _unknown_names(node, stand_ins):
             unknown.setdefault(name, (layer, hint))
     if unknown:
-        listed = "; ".join(f"`{name}` in `{layer}`: {hint}" for name, (layer, hint) in unknown.items())
+        found = [f"`{name}` in `{layer}`: {hint}" for name, (layer, hint) in unknown.items()]
+        more = [f"and {len(found) - _MOST_LISTED} more"] if len(found) > _MOST_LISTED else []
+        listed = "; ".join(found[:_MOST_LISTED] + more)
         raise BadInputError(f"`{path}` names what neither Keras nor sqp_keras defines. Received: {listed}.")
 
 
@@ -179,11 +241,13 @@ def _unknown_names(node: dict[str, Any], stand_ins: dict[str, Any]) -> Iterator[
             yield value, _map_hint(value)
     if "class_name" not in node or "config" not in node:
         return
-    module, registered = node.get("module"), node.get("registered_name")
-    name = node["config"] if node["class_name"] in _STANDARD_FUNCTIONS else node["class_name"]
-    if not isinstance(name, str) or (module is None and registered is None):
+    if node.get("module") is None and node.get("registered_name") is None:
         return
-    if name in stand_ins or (registered or "") in stand_ins or str(module).split(".")[0] in _KNOWN_PACKAGES[:-1]:
+    module, registered = _text(node.get("module")), _text(node.get("registered_name"))
+    name = node["config"] if node["class_name"] in _STANDARD_FUNCTIONS else node["class_name"]
+    if not isinstance(name, str):
+        return
+    if name in stand_ins or registered in stand_ins or module.split(".")[0] in _KNOWN_PACKAGES[:-1]:
         return
     known = registered and keras.saving.get_registered_object(registered) is not None
     if known or (module == "builtins" and _defined(name)):
@@ -191,14 +255,26 @@ def _unknown_names(node: dict[str, Any], stand_ins: dict[str, Any]) -> Iterator[
     if node["class_name"] in _STANDARD_FUNCTIONS:
         yield name, _map_hint(name)
     else:
-        package = (registered or name).partition(">")[0] if ">" in (registered or "") else module
         yield (
             name,
             (
-                f"import the package that defines it (`{package}`) before you call sqp_tflite.export, map it with "
+                f"{_import_hint(module, registered)} before you call sqp_tflite.export, map it with "
                 f"--map {name}=ACTIVATION if it is an activation, or pass --trust-code to let the file import it"
             ),
         )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _import_hint(module: str, registered: str) -> str:
+    package, sign, _ = registered.partition(">")
+    if sign and package != "Custom":  # Keras's name for a class that was registered without a package.
+        return f"import the package that registers it as `{registered}` (`{package}`)"
+    if module and module != "__main__":
+        return f"import the package that defines it (`{module}`)"
+    return f"import the module that defines it{f' as `{registered}`' if registered else ''}"
 
 
 def _defined(name: str) -> bool:
@@ -242,9 +318,3 @@ def _stand_in(name: str, known: str) -> Any:
     function_like.__module__ = function.__module__
     function_like.from_config = from_config  # type: ignore[attr-defined]
     return function_like
-
-
-def _cause(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return text if len(text) < 300 else text[:300] + " ..."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import tokenize
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite import accept
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, shortened
 from sqp_tflite.files import check_data
+from sqp_tflite.source import archives
 
 if TYPE_CHECKING:
     from sqp_tflite.source.load import InputSpec
@@ -24,6 +27,11 @@ GivenData: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any]
 
 LABELS = "y"
 ONLY_INPUT = "x"
+
+_NPY, _ZIP = b"\x93NUMPY", b"PK"
+_AGAIN = "Save it with numpy.savez(path, x=...)."
+_UNREADABLE_ARRAY = (*archives.UNREADABLE, MemoryError, TypeError, KeyError, SyntaxError, tokenize.TokenError)
+"""What NumPy raises on an array whose header is damaged or claims too much, or that is a pickle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +159,37 @@ def _array(values: Any, what: str) -> NDArray[Any]:
 def _file(path: Path) -> dict[str, Any]:
     check_data(path)
     try:
+        with path.open("rb") as file:
+            head = file.read(len(_NPY))
+        if head == _NPY:
+            return {ONLY_INPUT: _array(lambda: np.load(path, allow_pickle=False), f"`{path}`")}
+        if not head.startswith(_ZIP):
+            raise _no_npz(path, f"another kind of file, which begins with {head!r}" if head else "an empty file")
+        with zipfile.ZipFile(path) as archive:
+            archives.require_plain(archive, f"`{path}`", _AGAIN)
         with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
-    except (TypeError, AttributeError):
-        pass  # An .npy file: np.load returned an array, which is not a context manager.
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            return {
+                name: _array(functools.partial(held.__getitem__, name), f"`{name}` in `{path}`") for name in held.files
+            }
+    except archives.UNREADABLE as error:
+        raise _no_npz(path, shortened(getattr(error, "strerror", None) or error)) from error
+
+
+def _no_npz(path: Path, received: str) -> BadInputError:
+    return BadInputError(f"`{path}` must be an .npz file of plain arrays. Received: {received}. {_AGAIN}")
+
+
+def _array(load: Callable[[], Any], what: str) -> Any:
+    """Returns one array of a file; its header may be damaged, claim more than there is, or ask for a pickle."""
+    try:
+        return load()
+    except _UNREADABLE_ARRAY as error:
+        said = "a damaged header" if isinstance(error, (SyntaxError, tokenize.TokenError)) else shortened(error)
         raise BadInputError(
-            f"`{path}` must be an .npz file of plain arrays. Received: {error}. Save it with numpy.savez(path, x=...)."
+            f"{what} must be a plain array of numbers that fits in memory. Received: "
+            f"{said or type(error).__name__}. Save it again: "
+            'numpy.savez(path, x=numpy.asarray(values, "float32")).'
         ) from error
-    return {ONLY_INPUT: np.load(path, allow_pickle=False)}
 
 
 def _checked(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:

@@ -57,6 +57,7 @@ def trace(plan: Plan) -> Traced:
 
     Raises:
         RefusedError: The model keeps state in variables, draws random numbers or loops over an open time dimension.
+        BadInputError: A layer of the model raises an error.
         EnvironmentMissingError: This TensorFlow cannot write weights into a graph in the known way.
     """
     freeze, loaded = private.require("freeze"), plan.loaded
@@ -70,7 +71,7 @@ def trace(plan: Plan) -> Traced:
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
-    with _own_refusals(), _exchanged(plan, steps):
+    with _exchanged(plan, steps):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers)
     _refuse_state(concrete.graph, layers)
@@ -111,20 +112,6 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
             return squareplus_form(x, parameters["b"])
         # The sums consist of ADD, MUL and SQRT already.
         return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
-
-
-@contextlib.contextmanager
-def _own_refusals() -> Iterator[None]:
-    """Raises a refusal from inside a layer's call as it was: Keras replaces it by an error that has no findings."""
-    try:
-        yield
-    except RuntimeError as error:
-        behind: BaseException | None = error
-        while behind is not None and not isinstance(behind, RefusedError):
-            behind = behind.__context__
-        if behind is None:
-            raise
-        raise behind from None
 
 
 @contextlib.contextmanager
@@ -178,6 +165,9 @@ def _refuse_state(graph: Any, layers: LayerNames) -> None:
         elif _DRAWS.search(op.type):
             rule = "The exported model may not draw random numbers."
             remedy = "Export the part in front of it (for a variational encoder: the mean)."
+        elif "HashTable" in op.type or op.type.startswith("LookupTable"):
+            rule = "A device's file holds no lookup tables."
+            remedy = "Look the values up outside of the model, and export the layers behind the lookup."
         else:
             continue
         dtype = op.outputs[0].dtype.name if op.outputs else ""

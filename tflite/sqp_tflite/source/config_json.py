@@ -1,0 +1,59 @@
+"""The JSON inside a model file: an object that is not nested too deeply, as everything that reads it expects."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqp_tflite.errors import BadInputError, shortened
+
+MOST_LEVELS = 250
+"""A model inside a model takes four levels. Python follows about 1000 calls, and Keras needs several for each level."""
+
+_KINDS = {list: "a list", str: "text", int: "a number", float: "a number", bool: "true or false", type(None): "null"}
+
+
+def parsed(text: str | bytes, what: str) -> dict[str, Any]:
+    """Returns a JSON object.
+
+    Args:
+        text: The JSON.
+        what: Names it in messages.
+
+    Raises:
+        BadInputError: Not JSON, not an object, or nested too deeply.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise _too_deep(what) from error
+    except ValueError as error:
+        raise BadInputError(
+            f"{what} must be JSON. Received: {shortened(error)}. The file may be damaged: copy it or save the model "
+            "again."
+        ) from error
+    if not isinstance(found, dict):
+        raise BadInputError(
+            f"{what} must be a JSON object. Received: {_KINDS[type(found)]}. The file may be damaged: copy it or save "
+            "the model again."
+        )
+    if not _within(found, MOST_LEVELS):
+        raise _too_deep(what)
+    return found
+
+
+def _too_deep(what: str) -> BadInputError:
+    return BadInputError(
+        f"{what} must be nested in at most {MOST_LEVELS} levels. Received: more. Build the model with fewer models "
+        "inside each other, and save it again."
+    )
+
+
+def _within(value: Any, levels: int) -> bool:
+    held = [value]
+    for _ in range(levels):
+        inner = [list(node.values()) if isinstance(node, dict) else node for node in held]
+        held = [child for children in inner for child in children if isinstance(child, (dict, list))]
+        if not held:
+            return True
+    return False
