@@ -151,3 +151,16 @@ def test_extremes_are_the_ends_of_the_codes_and_twice_as_far():
         # float32 keeps 24 bits of a sum of numbers of this size.
         assert beyond.max() - beyond.min() == pytest.approx(2 * (high - low), rel=1e-6)
         assert (ends[0] == ends.min()).all() and (ends[1] == ends.max()).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("", -6, "Received: signal SIGABRT without a message"),
+        ("", 1, "Received: exit code 1 without a message"),
+        ("one\ntwo\n", 1, "Received: two. Export parts"),
+    ],
+)
+def test_how_the_interpreter_ended_is_said_and_no_file_is_looked_for(words, code, said):
+    text = str(arena._cannot_run(words, code))
+    assert said in text and "sqp-inspect" not in text and "--target litert" in text

@@ -15,6 +15,7 @@ from sqp_tflite.ops.audit import audit, op_rows
 from sqp_tflite.ops.one_op import Case, build, constant
 from sqp_tflite.ops.op_families import FAMILIES
 from sqp_tflite.ops.policy import ADMITTED, TARGETS, broken_rule, versions
+from sqp_tflite.report import Kind
 from sqp_tflite.run import interpreters
 
 
@@ -214,3 +215,16 @@ def test_the_hybrid_remedy_names_only_targets_that_read_such_weights():
     (finding,) = audit(read(build(with_integer_weights("TRANSPOSE_CONV"))), "tflite-runtime")
     assert "`--target litert`" in finding.remedy and "tflm" not in finding.remedy
     assert audit(read(build(with_integer_weights("TRANSPOSE_CONV"))), "litert") == ()
+
+
+def test_more_dimensions_than_tflm_has_are_refused_and_a_reshape_helps():
+    L, shape = keras.layers, (1, 2, 1, 2, 1, 2, 2)
+    model = keras.Sequential([keras.Input(shape), L.Activation("squareplus", name="many")])
+    with pytest.raises(
+        sqp_tflite.RefusedError, match="`many`: TensorFlow Lite Micro has tensors of at most 6"
+    ) as caught:
+        sqp_tflite.export(model)
+    assert {finding.kind for finding in caught.value.findings} == {Kind.SHAPE}
+    assert "Reshape" in caught.value.findings[0].remedy
+    fewer = keras.Sequential([keras.Input(shape), L.Reshape((2, 2, 4)), L.Activation("squareplus"), L.Reshape(shape)])
+    assert sqp_tflite.export(fewer).report.verdict == "ok"

@@ -5,6 +5,7 @@ import re
 import keras
 import pytest
 
+import sqp_tflite
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import own_code
 
@@ -82,3 +83,16 @@ def test_attention_is_noted_and_has_a_way_out(layer, way):
 def test_multi_head_attention_needs_no_note():
     x = keras.Input((3, 4), name="x")
     assert own_code.notes(keras.Model(x, L.MultiHeadAttention(2, 2, name="mha")(x, x))) == ()
+
+
+def test_an_embedding_on_tflm_is_told_what_helps_and_it_does():
+    layers = [keras.layers.Embedding(5, 3, name="table"), keras.layers.Flatten(), keras.layers.Dense(2)]
+    model = keras.Sequential([keras.Input((4,), dtype="int32"), *layers])
+    with pytest.raises(sqp_tflite.RefusedError) as caught:
+        sqp_tflite.export(model)
+    (finding,) = caught.value.findings
+    assert (finding.layer, finding.op) == ("table", "SELECT")
+    assert "--target litert" in finding.remedy and "squareplus" not in finding.remedy
+    assert sqp_tflite.export(model, target="litert").report.verdict == "ok"
+    behind = keras.Sequential([keras.Input((4, 3)), *layers[1:]])
+    assert sqp_tflite.export(behind).report.verdict == "ok"

@@ -9,7 +9,7 @@ import sqp_keras
 import sqp_tflite
 from models import dense
 from sqp_tflite.ops.combinations import Combination
-from sqp_tflite.report import Activation, Form, PlanRow
+from sqp_tflite.report import Activation, Form, Kind, PlanRow
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import plan
 
@@ -102,3 +102,42 @@ def test_a_saved_model_has_notes_and_no_rows(tmp_path):
     dense().export(tmp_path / "saved", verbose=False)
     found = plan(load(tmp_path / "saved"))
     assert found.rows == () and "SavedModel" in found.notes[1]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: keras.Sequential([keras.Input((4,)), L.Dense(3, dtype="float64", name="wide"), L.Dense(2)]),
+        lambda: keras.Sequential([keras.Input((4,), dtype="float64", name="wide"), L.Dense(3, dtype="float64")]),
+    ],
+)
+def test_float64_is_refused_by_its_name_and_the_remedy_works(build):
+    model = build()
+    with pytest.raises(sqp_tflite.RefusedError, match="float32, not in float64.*`wide`") as caught:
+        sqp_tflite.export(model, target="litert")
+    (finding,) = caught.value.findings
+    assert (finding.dtype, finding.kind) == ("float64", Kind.DTYPE) and "MatMul" not in str(finding)
+    # As the remedy says.
+    small = keras.models.model_from_json(model.to_json().replace("float64", "float32"))
+    small.set_weights(model.get_weights())
+    assert sqp_tflite.export(small, target="litert").report.verdict == "ok"
+
+
+class Wide(L.Layer):
+    """A layer that computes in float64 in its own code."""
+
+    def call(self, x):
+        wide = keras.ops.cast(x, "float64")
+        return keras.ops.cast(keras.ops.matmul(wide, keras.ops.transpose(wide)), "float32")
+
+
+def test_float64_in_a_layers_own_code_is_refused_with_the_cast_that_helps():
+    with pytest.raises(sqp_tflite.RefusedError, match=r"`MatMul` has no TFLite operator for float64.*keras.ops.cast"):
+        sqp_tflite.export(keras.Sequential([keras.Input((4,)), Wide()]), target="litert")
+
+
+def test_a_model_that_keras_has_quantised_is_refused():
+    model = keras.Sequential([keras.Input((4,)), L.Dense(3, name="coarse")])
+    model.quantize("int8")
+    with pytest.raises(sqp_tflite.RefusedError, match=r"`coarse`.*before model.quantize"):
+        plan(load(model))

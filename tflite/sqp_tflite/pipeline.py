@@ -17,7 +17,7 @@ from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
 from sqp_tflite.emit.rendering import render
-from sqp_tflite.errors import EnvironmentMissingError, ParityError, RefusedError
+from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityError, RefusedError
 from sqp_tflite.files import write_all
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.mark import Mark, marked
@@ -32,7 +32,7 @@ from sqp_tflite.quantize.calibration import require
 from sqp_tflite.quantize.quantize import Reduced, all_findings
 from sqp_tflite.quantize.quantize import quantize as reduce
 from sqp_tflite.quantize.recipe import Request
-from sqp_tflite.report import Finding, Report
+from sqp_tflite.report import Finding, Kind, Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.judge import Reference, with_head
@@ -137,16 +137,22 @@ def export(
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
 
-def run(options: ExportOptions, progress: Progress | None = None, deliver: Deliver | None = None) -> Export:
+def run(
+    options: ExportOptions,
+    progress: Progress | None = None,
+    deliver: Deliver | None = None,
+    began: float | None = None,
+) -> Export:
     """Returns what `export` returns. These are its steps; each takes and returns data, which the journal keeps.
 
     Args:
         options: What was asked for.
         progress: Is called with the name of each step.
         deliver: Puts the results in their places; None to write the files, all or none.
+        began: When the user began to wait, as `time.monotonic` counts; None for now.
     """
     validate(options)  # A call that cannot work ends here, before TensorFlow does anything.
-    wanted, done, tell = options.wanted, Journal(options), progress or (lambda step: None)
+    wanted, done, tell = options.wanted, Journal(options, began), progress or (lambda step: None)
     with done.reporting():
         with _worker(options) as worker:
             tell("load")  # First, since the model's inputs say what the samples must look like.
@@ -180,6 +186,7 @@ def run(options: ExportOptions, progress: Progress | None = None, deliver: Deliv
     tell("emit")  # From the proven file only.
     style = options.c_style or CStyle.named(options.output.stem if options.output else "model")
     files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style)
+    report = dataclasses.replace(report, seconds=done.seconds())
     (deliver or _write)(content, report, _rendered(options, report, graph, content, files))  # All files or none.
     return Export(content, report, files)
 
@@ -241,7 +248,12 @@ def _refuse(findings: tuple[Finding, ...]) -> None:
 
 
 def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: LayerNames) -> Measured:
-    needed, arena = memory(content, graph, options.wanted.target, layers)
+    target = options.wanted.target
+    try:
+        needed, arena = memory(content, graph, target, layers)
+    except BadInputError as error:
+        rule = f"{NAMES[target]} must run the file."
+        raise RefusedError(str(error), (Finding("the whole model", "", "", rule, str(error), Kind.OP),)) from error
     return Measured(dataclasses.replace(needed, ram_budget=options.ram, flash_budget=options.flash), arena)
 
 

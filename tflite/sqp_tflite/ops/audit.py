@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, INTEGER_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.policy import ADMITTED, NAMES, TARGETS, broken_rule, hybrid, kernels, takes_version, versions
+from sqp_tflite.ops.policy import (
+    ADMITTED,
+    MOST_DIMENSIONS,
+    NAMES,
+    TARGETS,
+    broken_rule,
+    hybrid,
+    kernels,
+    takes_version,
+    versions,
+)
 from sqp_tflite.report import Finding, Kind, OpRow, TensorRow
 
 _ACTIVATION_REMEDY = 'Retrain with `activation="squareplus"`, or run again with `--replace accurate`.'
@@ -38,7 +48,7 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
     findings = [
         finding
         for subgraph, op in graph.all_ops()
-        for finding in (judge(subgraph, op, target, layers) for judge in (_op, _version, _hybrid))
+        for finding in (judge(subgraph, op, target, layers) for judge in (_op, _version, _hybrid, _rank))
         if finding
     ]
     findings += _open_shapes(graph, layers)
@@ -128,6 +138,16 @@ def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
     remedy += f", or {' or '.join(others)}." if others else "."
     dtype = f"{op.dtype} with {op.weights} weights"
     return Finding(layer_of(subgraph, op, layers), op.name, dtype, rule, remedy, Kind.DTYPE)
+
+
+def _rank(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    ranks = [len(subgraph.tensors[place].shape) for place in (*op.inputs, *op.outputs) if place >= 0]
+    most = MOST_DIMENSIONS.get(target)
+    if most is None or op.name == "RESHAPE" or max(ranks, default=0) <= most:
+        return None
+    rule = f"{NAMES[target]} has tensors of at most {most} dimensions, the batch included, not of {max(ranks)}."
+    remedy = f"Put a keras.layers.Reshape in front of the layer that joins dimensions, so that {most - 1} are left."
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.SHAPE)
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:

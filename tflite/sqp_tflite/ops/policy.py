@@ -29,6 +29,10 @@ CHANGING_TYPE = frozenset(("QUANTIZE", "DEQUANTIZE"))
 ADMITTED = LINEAR | DATA_MOVING | ARITHMETIC | COMPARING | CHANGING_TYPE
 """The operators that the project allows in a file. All others are refused for every target."""
 
+MOST_DIMENSIONS = MappingProxyType({"tflm": 6})
+"""TFLM's kernels keep a shape in an array of 6 numbers and do not look whether it fits: with 8, MUL gave wrong numbers
+and ADD ended the process. RESHAPE, which only copies, needs no shape."""
+
 NAMES = MappingProxyType({"tflm": "TensorFlow Lite Micro", "litert": "LiteRT", "tflite-runtime": "tflite-runtime 2.14"})
 
 

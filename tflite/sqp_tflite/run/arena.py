@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqp_tflite import worker
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, shortened
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.versions import version
@@ -111,21 +111,23 @@ def search(model: bytes) -> Arena:
     # Running is what takes time in a large model, allocating is what needs the arena: run only what was found.
     while not works(upper, 0):
         if upper >= _LARGEST:
-            raise _cannot_run(_try(model, inputs, upper, 0)[1])
+            raise _cannot_run(*_try(model, inputs, upper, 0)[1:])
         upper = min(upper * 4, _LARGEST)
     needed = _smallest(0, upper, lambda size: works(size, 0))
     if not works(needed, 1):
         if not works(upper, 1):
-            raise _cannot_run(_try(model, inputs, upper, 1)[1])
+            raise _cannot_run(*_try(model, inputs, upper, 1)[1:])
         needed = _smallest(needed, upper, lambda size: works(size, 1))
     return _described(needed, _try(model, inputs, max(needed * 2, _START), 0, allocations=True)[1], trials)
 
 
-def _cannot_run(words: str) -> BadInputError:
+def _cannot_run(words: str, code: int) -> BadInputError:
     lines = words.strip().splitlines()
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    said = shortened(lines[-1]) if lines else f"{how} without a message, in a child process"
     return BadInputError(
         "The model must run on the interpreter of TensorFlow Lite Micro to have its arena measured. Received: "
-        f"{lines[-1] if lines else 'no reason given'}. Look at the findings of `sqp-inspect`."
+        f"{said}. Export parts of the model to find the layer that it cannot run, or use --target litert."
     )
 
 
@@ -179,8 +181,8 @@ def tensor_bytes(tensor: Tensor) -> int:
     return tensor.elements * _SIZES.get(tensor.dtype, 1)
 
 
-def _try(model: bytes, inputs: int, size: int, runs: int = 1, allocations: bool = False) -> tuple[bool, str]:
-    """Allocates and runs the model in a fork; returns whether it ran and what it said on file descriptor 2."""
+def _try(model: bytes, inputs: int, size: int, runs: int = 1, allocations: bool = False) -> tuple[bool, str, int]:
+    """Allocates and runs the model in a fork; returns whether it ran, what it said, and its exit code or -signal."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -193,7 +195,7 @@ def _try(model: bytes, inputs: int, size: int, runs: int = 1, allocations: bool 
     with os.fdopen(read_end, "rb") as pipe:
         words = pipe.read().decode("utf-8", "replace")
     _, status = os.waitpid(pid, 0)
-    return status == 0, words
+    return status == 0, words, os.waitstatus_to_exitcode(status)
 
 
 def _invoke(model: bytes, inputs: int, size: int, runs: int, allocations: bool) -> int:

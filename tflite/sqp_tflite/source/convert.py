@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sqp_tflite import private
-from sqp_tflite.errors import CrashedError, RefusedError
+from sqp_tflite.errors import CrashedError, RefusedError, shortened
 from sqp_tflite.flatbuffer.ends import separate
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source.trace import Traced
@@ -16,6 +16,8 @@ IMPORTS = ("sqp_tflite.source.convert", "tensorflow")
 
 _EVERYWHERE = frozenset(("Const", "Identity", "NoOp", "Placeholder"))
 """Operations that every graph holds: that a message names them says nothing."""
+
+_MOST_NAMED = 6
 
 
 def convert(traced: Traced, worker: Worker) -> bytes:
@@ -38,7 +40,7 @@ def convert(traced: Traced, worker: Worker) -> bytes:
         findings = _missing_ops(error.text, traced)
         if not findings:
             raise CrashedError(
-                f"TensorFlow's converter refused the model. Received: {_first_line(error.text)} "
+                f"TensorFlow's converter refused the model. Received: {_first_line(error.text)}. "
                 f"{_mentioned(error.text, traced)}Run again with --debug for its whole output."
             ) from error
         raise RefusedError(f"{len(findings)} op(s) of the model have no TFLite counterpart.", findings) from error
@@ -71,34 +73,42 @@ def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
     types = set(re.findall(r"'tf\.(\w+)' op is neither a custom op", text))
     for listed in re.findall(r"(?:Custom|Flex) ops: ([\w, ]+)", text):
         types |= {name.strip() for name in listed.split(",")}
-    return tuple(
-        Finding(
-            layer=layer,
-            op=op,
-            dtype="",
-            rule=f"`{op}` has no built-in TFLite operator.",
-            remedy="Take it out of the exported model, or write it with other operations.",
-            kind=Kind.OP,
-        )
-        for layer, op in _places(traced, types) or [("the model", op) for op in sorted(types)]
+    places = _places(traced, types) or [("the model", op, "") for op in sorted(types)]
+    return tuple(_missing(layer, op, dtype) for layer, op, dtype in places)
+
+
+def _missing(layer: str, op: str, dtype: str) -> Finding:
+    if dtype == "float64":
+        rule = f"`{op}` has no TFLite operator for float64."
+        return Finding(layer, op, dtype, rule, 'Compute it in float32: keras.ops.cast(x, "float32").', Kind.DTYPE)
+    rule = f"`{op}` has no built-in TFLite operator."
+    return Finding(
+        layer, op, "", rule, "Take it out of the exported model, or write it with other operations.", Kind.OP
     )
 
 
-def _places(traced: Traced, types: set[str]) -> list[tuple[str, str]]:
+def _places(traced: Traced, types: set[str]) -> list[tuple[str, str, str]]:
+    """Returns (layer, operation, "float64" if it computes in that) of every operation of these types."""
     import tensorflow as tf
 
     definition = tf.compat.v1.GraphDef.FromString(traced.graph_def)
     bodies = [definition.node, *(function.node_def for function in definition.library.function)]
-    found = [(traced.layers.of(node.name), node.op) for nodes in bodies for node in nodes if node.op in types]
+    wide = tf.float64.as_datatype_enum
+    found = [
+        (traced.layers.of(node.name), node.op, "float64" if node.attr["T"].type == wide else "")
+        for nodes in bodies
+        for node in nodes
+        if node.op in types
+    ]
     return list(dict.fromkeys(found))
 
 
 def _mentioned(text: str, traced: Traced) -> str:
     """What can be said of a message in unknown words: which operations of the model it names, and their layers."""
     words = set(re.findall(r"\w+", text)) - _EVERYWHERE
-    places = [f"`{op}` in `{layer}`" for layer, op in _places(traced, words)]
+    places = [f"`{op}` in `{layer}`" for layer, op, _ in _places(traced, words)][:_MOST_NAMED]
     return f"The message names {', '.join(places)}. " if places else ""
 
 
 def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+    return shortened(next((line for line in text.splitlines() if line.strip()), "no message"))

@@ -40,6 +40,12 @@ _ATTENTION = MappingProxyType(
 
 _KERAS = ("keras", "sqp_keras")
 
+_SELECTIONS = ("SELECT", "SELECT_V2")
+_EMBEDDING = (
+    "An Embedding takes a negative number as counted from the end, by a selection: use `--target litert`, or look its "
+    "rows up outside of the model and export the layers behind it."
+)
+
 
 def notes(model: Any) -> tuple[str, ...]:
     """Returns a sentence for each Keras layer with a softmax in its own code.
@@ -71,6 +77,8 @@ def _remedied(finding: Finding, layers: Mapping[str, Any], left: Mapping[str, st
         return dataclasses.replace(finding, remedy=left[finding.layer])
     layer = layers.get(finding.layer)
     way = _attention(layer)
+    if isinstance(layer, keras.layers.Embedding) and finding.op in _SELECTIONS:
+        way = _EMBEDDING
     if not way and isinstance(layer, keras.layers.Layer) and type(layer).__module__.split(".")[0] not in _KERAS:
         call = _CALLS.get(finding.op)
         if call:

@@ -12,9 +12,10 @@ import tensorflow as tf
 from sqp_keras.models import sites
 from sqp_keras.models.sites import Site
 from sqp_tflite import private
+from sqp_tflite.errors import RefusedError
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import broken_rule
-from sqp_tflite.report import Form, PlanRow
+from sqp_tflite.report import Finding, Form, Kind, PlanRow
 from sqp_tflite.source.activations import activation
 from sqp_tflite.source.load import Loaded
 
@@ -68,6 +69,14 @@ _TENSORFLOW_OPS = MappingProxyType(
 _NEEDS_FLOAT = frozenset("SQRT EXP LOG LOGISTIC TANH ELU GELU SELECT".split())
 """What makes an activation more than clips and straight lines: an integer model writes it in another way."""
 
+_WIDE = "float64"
+_MOST_LISTED = 6
+_NARROWER = (
+    "Build the model after keras.config.set_floatx('float32'), or copy it: small = keras.models.model_from_json("
+    "model.to_json().replace('float64', 'float32')), then small.set_weights(model.get_weights())."
+)
+_UNQUANTIZED = "Export the model as it was before model.quantize(...), with --quantize int8 and --data."
+
 _TABLE_OPS = ("CAST", "ADD", "GATHER")
 
 
@@ -94,8 +103,12 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
     Args:
         loaded: What `load` returned.
         wanted: The type of numbers, the lowering and the target; by default those of `export`.
+
+    Raises:
+        RefusedError: The model computes in float64, or Keras has quantised it.
     """
     wanted = wanted or Combination()
+    _refuse_types(loaded)
     notes = [f"The batch is fixed to 1: {_shapes(loaded)}.", *private.notes()]
     if wanted.lowering != "algebraic" and not wanted.integer:
         notes.append(f"In a {wanted.quantize} model `--lowering {wanted.lowering}` writes the algebraic form.")
@@ -110,6 +123,31 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
     rows = tuple(row for site in sites.sites(loaded.model) if (row := _row(site, wanted.target)))
     written = tuple(_lowered(row, wanted.lowering) for row in rows) if wanted.integer else rows
     return Plan(loaded, wanted, written, tuple(notes))
+
+
+def _refuse_types(loaded: Loaded) -> None:
+    """Refuses a model whose weights or numbers are of a type that no export starts from."""
+    inner = (
+        [] if loaded.model is None else [layer for layer in private.layers(loaded.model) if layer is not loaded.model]
+    )
+    wide = [layer.name for layer in inner if _WIDE in (layer.compute_dtype, layer.variable_dtype)]
+    wide += [spec.name for spec in loaded.inputs if spec.dtype == _WIDE]
+    coarse = [layer.name for layer in inner if getattr(layer, "quantization_mode", None)]
+    findings = []
+    if wide:
+        rule = f"The interpreters compute in float32, not in float64. In float64 are {_listed(wide)}."
+        findings.append(Finding(wide[0], "", _WIDE, rule, _NARROWER, Kind.DTYPE))
+    if coarse:
+        rule = f"An export quantises float weights by itself. Quantised already in Keras are {_listed(coarse)}."
+        findings.append(Finding(coarse[0], "", "", rule, _UNQUANTIZED, Kind.DTYPE))
+    if findings:
+        raise RefusedError(" ".join(map(str, findings)), tuple(findings))
+
+
+def _listed(names: list[str]) -> str:
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - _MOST_LISTED} more" if len(different) > _MOST_LISTED else ""
+    return ", ".join(f"`{name}`" for name in different[:_MOST_LISTED]) + more
 
 
 def _lowered(row: PlanRow, lowering: str) -> PlanRow:
