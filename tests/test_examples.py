@@ -3,6 +3,11 @@
 import re
 from pathlib import Path
 
+import keras
+import pytest
+
+import sqp_tflite
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -45,3 +50,14 @@ def test_a_changed_line_is_seen(demo):
 def test_links_of_the_readme_lead_somewhere():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert links and [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readmes_first_example_says_what_becomes_of_a_softmax_head():
+    """Kept on purpose: without its head an output is no probability, which only the user may decide."""
+    lines = re.search(r"```\n(sqp-export model.keras .*?)```", README, flags=re.DOTALL)[1].splitlines()
+    assert "--head logits" in lines[1] and "refused unless it is dropped" in lines[1]
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax", name="head")])
+    with pytest.raises(sqp_tflite.RefusedError, match="`head`.*SOFTMAX.*`--head logits`"):
+        sqp_tflite.export(model, target="litert")
+    exported = sqp_tflite.export(model, target="litert", head="logits")
+    assert exported.report.verdict == "ok"

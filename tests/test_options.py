@@ -153,3 +153,48 @@ def test_a_combination_that_cannot_work_is_refused_with_a_report(tmp_path):
 def test_validating_imports_no_tensorflow():
     code = "import sys, sqp_tflite.validate; print([m for m in ('tensorflow', 'keras') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+BOUNDS = ["nan", "0", "-1", "inf", "1"]
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_the_shell_and_python_say_the_same_about_a_bound(bound, tmp_path, capsys):
+    (tmp_path / "m.keras").write_bytes(b"never opened")
+    with pytest.raises(SystemExit):
+        commands.export_main([str(tmp_path / "m.keras"), "--replace", "accurate", f"--max-error={bound}"])
+    printed = capsys.readouterr().err
+    with pytest.raises(BadInputError) as caught:
+        pipeline.export(tmp_path / "m.keras", replace="accurate", max_error=float(bound))
+    rule = "must be above 0 and below 1. Received: "
+    assert rule in printed and rule in str(caught.value)
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "-1", "inf"])
+def test_the_shell_and_python_say_the_same_about_a_tolerance(tolerance, capsys):
+    from sqp_tflite.parity import check
+
+    with pytest.raises(SystemExit):
+        commands.check_main(["m.keras", "m.tflite", f"--tolerance={tolerance}"])
+    printed = capsys.readouterr().err
+    with pytest.raises(BadInputError) as caught:
+        check("m.keras", "m.tflite", tolerance=float(tolerance))
+    rule = "must be a number of 0 or more. Received: "
+    assert rule in printed and rule in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "way"), [("float16", "--quantize float32 --lowering"), ("dynamic", "--quantize int8 --lowering")]
+)
+def test_a_type_that_tflm_lacks_is_refused_before_tensorflow_is_imported(quantize, way, tmp_path):
+    (tmp_path / "m.keras").write_bytes(b"never opened")
+    code = (
+        "import sys; from sqp_tflite.cli.commands import export_main as main; code = main();"
+        "print([m for m in ('tensorflow', 'keras') if m in sys.modules]); sys.exit(code)"
+    )
+    given = [sys.executable, "-c", code, str(tmp_path / "m.keras"), "--quantize", quantize]
+    done = subprocess.run(given, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "[]\n")
+    assert "nearest that works" in done.stderr and way in done.stderr and "--target tflm" in done.stderr
+    # What the user waited, from the start of Python: more than the refusal itself takes.
+    assert float(done.stderr.splitlines()[-1].removesuffix(" s")) > 0.0

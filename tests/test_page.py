@@ -16,7 +16,7 @@ from matplotlib import image
 from sqp_tflite.agreement import Agreement
 from sqp_tflite.emit import curves
 from sqp_tflite.emit.drawing import FAMILIES, family, graph_drawing, memory_drawing
-from sqp_tflite.emit.page import html
+from sqp_tflite.emit.page import _tiles, html
 from sqp_tflite.flatbuffer.graph import Op
 from sqp_tflite.inspection import inspection
 from sqp_tflite.report import Activation, Finding, Form, Kind, LayerError, PlanRow, Replacement
@@ -295,3 +295,15 @@ def test_text_colours_stand_out_from_the_background(scheme):
         one, other = sorted((luminance(colours[ink]), luminance(colours["card"])), reverse=True)
         # 4.5 is what WCAG 2 asks of text at level AA.
         assert (one + 0.05) / (other + 0.05) >= 4.5, ink
+
+
+@pytest.mark.parametrize(
+    ("same", "shown", "hidden"), [(0.25, "Same class", "Interpreters"), (None, "Interpreters", "Same")]
+)
+def test_the_class_is_a_headline_for_classifiers_only(same, shown, hidden):
+    graph, report = rich_report()
+    row = Agreement("tflm", "ok", samples=3, max_abs_error=0.1, error_of_range=0.01, argmax_agreement=same)
+    rows = (row, Agreement("litert", "differs"), Agreement("tflite-runtime", "not checked"))
+    tiles = {tile.label: tile.value for tile in _tiles(dataclasses.replace(report, agreement=rows), graph)}
+    assert shown in tiles and hidden not in " ".join(tiles)
+    assert tiles.get("Interpreters", "1 of 2") == "1 of 2"

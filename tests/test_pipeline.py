@@ -4,6 +4,9 @@ import dataclasses
 import json
 import os
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import keras
@@ -13,6 +16,8 @@ import tensorflow as tf
 
 import sqp_tflite
 from models import dense
+from sqp_tflite import pipeline
+from sqp_tflite.options import ExportOptions
 from sqp_tflite.report import Kind
 from sqp_tflite.run import interpreters
 from sqp_tflite.source.unroll import MOST_STEPS
@@ -233,3 +238,16 @@ def test_a_dry_run_has_the_plan_and_no_file(tmp_path):
     assert exported.model_bytes is None and exported.files == {}
     assert exported.report.plan[0].refused == ("EXP", "LOG") and exported.report.output is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_seconds_begin_when_the_user_begins_to_wait():
+    began = time.monotonic() - 100.0
+    report = pipeline.run(ExportOptions(dense(), dry_run=True), began=began).report
+    assert 100.0 < report.seconds < 200.0
+
+
+def test_a_process_began_before_it_was_asked():
+    code = "import time; began = time.monotonic(); from sqp_tflite.cli.clock import process_start; "
+    code += "print(began - process_start())"
+    waited = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert 0.0 < waited < 60.0

@@ -76,11 +76,12 @@ class Journal:
 
     Args:
         options: What was asked for.
+        began: When the user began to wait, as `time.monotonic` counts; None for now.
     """
 
-    def __init__(self, options: ExportOptions):
+    def __init__(self, options: ExportOptions, began: float | None = None):
         self.options = options
-        self._began = time.monotonic()
+        self._began = time.monotonic() if began is None else began
         self._results: dict[type, Any] = {}
 
     def keep(self, result: _Result) -> _Result:
@@ -92,6 +93,10 @@ class Journal:
         """Returns the result of that type, None where its step was not reached."""
         found: _Result | None = self._results.get(kind)
         return found
+
+    def seconds(self) -> float:
+        """Returns how long the user has waited by now."""
+        return round(time.monotonic() - self._began, 3)
 
     @contextlib.contextmanager
     def reporting(self) -> Iterator[None]:
@@ -140,7 +145,7 @@ class Journal:
             notes=self._notes(),
             versions=versions(),
             command=self.options.command,
-            seconds=round(time.monotonic() - self._began, 3),
+            seconds=self.seconds(),
         )
 
     def _notes(self) -> tuple[str, ...]:

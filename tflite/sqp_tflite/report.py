@@ -250,6 +250,7 @@ class Report:
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
         notes: What the user should know.
+        seconds: How long the user waited, imports included.
     """
 
     verdict: str

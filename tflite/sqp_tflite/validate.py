@@ -36,10 +36,20 @@ def validate(options: ExportOptions) -> None:
             f"per_tensor with --quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
     _check_combination(options)
+    _check_bound(options)
     check_kinds(options.emit, options.wanted.target)
     check_names(options.reports)
     outputs = options.reports if options.output is None else (options.output, *options.reports)
     check_places(outputs, [Path(given) for given in (options.model, options.data) if isinstance(given, (str, Path))])
+
+
+def _check_bound(options: ExportOptions) -> None:
+    bound = options.max_error
+    if bound is not None and options.replace is None:
+        raise BadInputError(
+            f"`max_error` bounds what an exchange changes. Received: max_error={bound:g} without `replace`. "
+            "Add --replace accurate."
+        )
 
 
 def _check_combination(options: ExportOptions) -> None:

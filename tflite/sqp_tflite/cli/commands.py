@@ -10,6 +10,7 @@ import json
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import IO, Any
 from sqp_tflite import accept
 from sqp_tflite.cli import piped
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
+from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import DASH, Piped
-from sqp_tflite.errors import ExportError
+from sqp_tflite.errors import ExportError, shortened
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
 
@@ -28,24 +30,28 @@ __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspec
 _INTERRUPTED = 130
 _TERMINATED = 143
 
-_LONGEST_CAUSE = 300
-"""Characters of an unforeseen error that are shown."""
+_STARTED = process_start()
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call of a command: its options, and the streams that reach the user."""
+    """One call of a command: its options, the streams that reach the user, and when it began (`time.monotonic`)."""
 
     options: argparse.Namespace
     out: IO[str]
     err: IO[str]
     command: str
     piped: Piped = Piped.NOTHING
+    began: float = 0.0
 
     @property
     def text(self) -> IO[str]:
         """Returns where text goes: standard output, unless a file or a report goes there."""
         return self.err if self.piped else self.out
+
+    def seconds(self) -> float:
+        """Returns how long the user has waited by now."""
+        return round(time.monotonic() - self.began, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ def check_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, action: Callable[[_Call], _Outcome]) -> int:
+    began = _STARTED if arguments is None else time.monotonic()
     given = list(sys.argv[1:] if arguments is None else arguments)
     from sqp_tflite.cli.noise import open_streams, quiet, throw_away_output
 
@@ -93,7 +100,7 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, actio
         return _unprintable(sys.stderr, parser.prog, error)
     wanted = piped.piped(options)
     with quiet(options.debug, bool(wanted)) as (out, err), _ended_softly():
-        call = _Call(options, out, err, shlex.join([parser.prog, *given]), wanted)
+        call = _Call(options, out, err, shlex.join([parser.prog, *given]), wanted, began)
         try:
             piped.check(options, out, "stdout" in closed)
             outcome = action(call)
@@ -131,10 +138,10 @@ def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Names
 
 
 def _unforeseen(error: Exception) -> str:
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    words = shortened(error) or "no message"
     return (
-        f"unexpected {type(error).__name__}: {first[:_LONGEST_CAUSE]}. This is a fault of the program: please report "
-        "it with what the same call prints with --debug."
+        f"unexpected {type(error).__name__}: {words}. This is a fault of the program: please report it with what the "
+        "same call prints with --debug."
     )
 
 
@@ -183,12 +190,13 @@ def _told(call: _Call, program: str, error: ExportError) -> int:
 
 def _tell(call: _Call, program: str, error: ExportError) -> None:
     """Shows an error: the whole report if there is one, as text on standard error or as JSON on standard output."""
-    if call.options.json and error.report:
-        print(json.dumps(error.report.to_dict(), indent=2), file=call.out)
-    if error.report and not call.options.json and not call.options.quiet:
+    report = dataclasses.replace(error.report, seconds=call.seconds()) if error.report else None
+    if call.options.json and report:
+        print(json.dumps(report.to_dict(), indent=2), file=call.out)
+    if report and not call.options.json and not call.options.quiet:
         from sqp_tflite.cli.text import show_report
 
-        show_report(_console(call.err), error.report)
+        show_report(_console(call.err), report)
         return
     print(f"{program}: {error}", file=call.err)
 
@@ -202,7 +210,7 @@ def _export(call: _Call) -> _Outcome:
         tell("load")
         from sqp_tflite.pipeline import run
 
-        exported = run(options, tell, functools.partial(piped.deliver, call.out, call.piped))
+        exported = run(options, tell, functools.partial(piped.deliver, call.out, call.piped), call.began)
     from sqp_tflite.cli import text
 
     report, show = exported.report, text.show_report
@@ -264,7 +272,7 @@ def _inspect(call: _Call) -> _Outcome:
     check_names(paths)
     check_places(paths, (Path(options.file),))
     graph, report = inspection(Path(options.file), options.target, call.command)
-    content = Path(options.file).read_bytes()
+    content, report = Path(options.file).read_bytes(), dataclasses.replace(report, seconds=call.seconds())
     files = {path: render(report, graph, content, path.suffix) for path in paths}
     piped.deliver(call.out, call.piped, content, report, files)
     shown = functools.partial(show_graph, graph=graph, report=report)

@@ -11,7 +11,7 @@ from sqp_tflite.emit.curves import Curve, curves
 from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawing, memory_drawing
 from sqp_tflite.emit.templates import template
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.ops.policy import NAMES
+from sqp_tflite.ops.policy import NAMES, TARGETS
 from sqp_tflite.report import Report
 
 _VERDICTS = {
@@ -82,4 +82,13 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
         tiles.append(Tile(label, f"{first.metric_after:.4g}", f"Keras: {first.metric_before:.4g}"))
     elif row and row.argmax_agreement is not None:
         tiles.append(Tile("Same class", f"{row.argmax_agreement:.1%}", "same largest output as Keras"))
+    else:
+        tiles += _interpreters(report)
     return tiles
+
+
+def _interpreters(report: Report) -> list[Tile]:
+    """How many of the installed interpreters agree with Keras: it says something about every kind of model."""
+    rows = [row for row in map(report.worst, TARGETS) if row and row.status != "not checked"]
+    agree = sum(row.status == "ok" for row in rows)
+    return [Tile("Interpreters", f"{agree} of {len(rows)}", "agree with Keras")] if rows else []

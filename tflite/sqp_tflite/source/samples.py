@@ -162,14 +162,14 @@ def _file(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             head = file.read(len(_NPY))
         if head == _NPY:
-            return {ONLY_INPUT: _array(lambda: np.load(path, allow_pickle=False), f"`{path}`")}
+            return {ONLY_INPUT: _loaded(lambda: np.load(path, allow_pickle=False), f"`{path}`")}
         if not head.startswith(_ZIP):
             raise _no_npz(path, f"another kind of file, which begins with {head!r}" if head else "an empty file")
         with zipfile.ZipFile(path) as archive:
             archives.require_plain(archive, f"`{path}`", _AGAIN)
         with np.load(path, allow_pickle=False) as held:
             return {
-                name: _array(functools.partial(held.__getitem__, name), f"`{name}` in `{path}`") for name in held.files
+                name: _loaded(functools.partial(held.__getitem__, name), f"`{name}` in `{path}`") for name in held.files
             }
     except archives.UNREADABLE as error:
         raise _no_npz(path, shortened(getattr(error, "strerror", None) or error)) from error
@@ -179,7 +179,7 @@ def _no_npz(path: Path, received: str) -> BadInputError:
     return BadInputError(f"`{path}` must be an .npz file of plain arrays. Received: {received}. {_AGAIN}")
 
 
-def _array(load: Callable[[], Any], what: str) -> Any:
+def _loaded(load: Callable[[], Any], what: str) -> Any:
     """Returns one array of a file; its header may be damaged, claim more than there is, or ask for a pickle."""
     try:
         return load()
