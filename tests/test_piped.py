@@ -138,7 +138,7 @@ def test_what_is_not_taken_is_an_error_and_nothing_is_on_the_disk(kind, what, tm
 def stand_in(monkeypatch, content, chatty=False):
     """Puts an export of no work in the place of the real one."""
 
-    def run(options, tell, put):
+    def run(options, tell, put, began):
         if chatty:
             os.write(1, b"from C\n")
             print("from Python")
