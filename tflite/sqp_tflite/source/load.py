@@ -48,9 +48,10 @@ class Loaded:
 
     Attributes:
         model: The Keras model; None for a SavedModel, which only holds finished graphs.
-        call: Takes the list of input tensors in order, returns {output name: tensor} in Keras's order.
+        call: Takes the list of input tensors in order, returns {output name: tensor} in Keras's order (in that of the
+            names, numbers in them as numbers, for a SavedModel, whose signature has none).
         source: Where it came from, for the report.
-        inputs: In Keras's order.
+        inputs: In the same order.
         layers: Paths of all layers.
         keep: What must stay alive while `call` is used.
     """
@@ -275,7 +276,8 @@ def _saved_model(path: Path, trust: bool) -> Loaded:
             f"{', '.join(sorted(signatures)[:_MOST_LISTED]) or 'none'}. "
             "Write it with model.export(path), or export the .keras file."
         )
-    specs = signature.structured_input_signature[1]
+    # A signature is stored as a map, which has no order: every process reads another one.
+    specs = dict(sorted(signature.structured_input_signature[1].items(), key=_by_name))
     for which, ends in (("inputs", specs), ("outputs", signature.structured_outputs)):
         _require_numbers(which, {name: spec.dtype.name for name, spec in ends.items()}, str(path))
     known = {name: spec.shape.as_list() if spec.shape.rank else () for name, spec in specs.items()}
@@ -286,6 +288,12 @@ def _saved_model(path: Path, trust: bool) -> Loaded:
 
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         with running(str(path)):
-            return dict(signature(**{spec.name: tensor for spec, tensor in zip(inputs, tensors, strict=True)}))
+            outputs = signature(**{spec.name: tensor for spec, tensor in zip(inputs, tensors, strict=True)})
+        return dict(sorted(outputs.items(), key=_by_name))
 
     return Loaded(None, call, str(path), inputs, (), keep=held)
+
+
+def _by_name(named: tuple[str, Any]) -> tuple[str, str]:
+    """Sorts by name, with the numbers in it as numbers: `output_2` is before `output_10`."""
+    return re.sub(r"[0-9]+", lambda digits: digits[0].zfill(20), named[0]), named[0]
