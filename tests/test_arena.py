@@ -143,7 +143,7 @@ def test_extremes_are_the_ends_of_the_codes_and_twice_as_far():
     held = read(DATA / FILES[0])
     generator = np.random.default_rng(1)
     given = Samples(tuple(generator.normal(size=(4, *t.shape[1:])).astype("float32") for t in held.inputs), None, True)
-    sets = extremes(held, given)
+    sets = extremes(held.inputs, given)
     for tensor, ends, beyond in zip(held.inputs, sets[ENDS].inputs, sets[BEYOND].inputs, strict=True):
         scale, zero = tensor.quantization.scales[0], tensor.quantization.zero_points[0]
         low, high = (-128 - zero) * scale, (127 - zero) * scale

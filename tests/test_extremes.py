@@ -27,7 +27,7 @@ def ordinary():
 
 def test_a_float_input_goes_to_the_ends_of_the_data_and_as_far_again_from_the_middle():
     graph, samples = read(DATA / "two_inputs_float32.tflite"), ordinary()
-    sets = extremes(graph, samples)
+    sets = extremes(graph.inputs, samples)
     assert list(sets) == [ENDS, BEYOND]
     for name, low, high in ((ENDS, -0.25, 0.75), (BEYOND, -0.75, 1.25)):
         image, extra = sets[name].inputs
@@ -43,7 +43,7 @@ def test_a_float_input_goes_to_the_ends_of_the_data_and_as_far_again_from_the_mi
 
 def test_a_quantised_input_goes_to_the_ends_of_its_codes_whatever_the_data():
     graph = read(DATA / "two_inputs_int8.tflite")
-    sets = extremes(graph, given(np.zeros((3, 16, 16, 1), "float32"), np.zeros((3, 4), "float32")))
+    sets = extremes(graph.inputs, given(np.zeros((3, 16, 16, 1), "float32"), np.zeros((3, 4), "float32")))
     for tensor, ends, beyond in zip(graph.inputs, sets[ENDS].inputs, sets[BEYOND].inputs, strict=True):
         scale, zero = tensor.quantization.scales[0], tensor.quantization.zero_points[0]
         low, high = (-128 - zero) * scale, (127 - zero) * scale
@@ -57,7 +57,7 @@ def test_a_quantised_input_goes_to_the_ends_of_its_codes_whatever_the_data():
 def test_indices_have_nothing_beyond_their_ends(dtype):
     graph = read(DATA / "two_inputs_float32.tflite")
     indices = np.array([[0, 1, 1, 0], [1, 0, 0, 1]]) * (7 if dtype == "int32" else 1)
-    sets = extremes(graph, given(ordinary().inputs[0], indices.astype(dtype)))
+    sets = extremes(graph.inputs, given(ordinary().inputs[0], indices.astype(dtype)))
     for chosen in sets.values():
         assert chosen.inputs[1].dtype == dtype
         assert set(np.unique(chosen.inputs[1].astype(int))) == {0, int(indices.max())}
@@ -66,13 +66,13 @@ def test_indices_have_nothing_beyond_their_ends(dtype):
 @pytest.mark.parametrize(("value", "beyond"), [(0.0, {-1.0, 1.0}), (3.0, {0.0, 6.0}), (-0.5, {-1.5, 0.5})])
 def test_a_constant_input_still_has_something_beyond_it(value, beyond):
     graph = read(DATA / "two_inputs_float32.tflite")
-    sets = extremes(graph, given(ordinary().inputs[0], np.full((5, 4), value, "float32")))
+    sets = extremes(graph.inputs, given(ordinary().inputs[0], np.full((5, 4), value, "float32")))
     assert set(np.unique(sets[ENDS].inputs[1])) == {value}
     assert set(np.unique(sets[BEYOND].inputs[1])) == beyond
 
 
 def test_the_same_call_gives_the_same_inputs():
     graph, samples = read(DATA / "two_inputs_int8.tflite"), ordinary()
-    one, other = extremes(graph, samples), extremes(graph, samples)
+    one, other = extremes(graph.inputs, samples), extremes(graph.inputs, samples)
     for name in one:
         assert all(np.array_equal(a, b) for a, b in zip(one[name].inputs, other[name].inputs, strict=True))

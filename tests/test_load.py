@@ -211,6 +211,41 @@ def test_old_h5_configuration_is_read(tmp_path):
     assert [spec.shape for spec in load(path).inputs] == [(4,)]
 
 
+@pytest.fixture(scope="module")
+def folder_of_many(once):
+    """A SavedModel of ten inputs and twelve outputs, which are not in the order of their names in any sense."""
+
+    def make(folder):
+        keras.utils.set_random_seed(0)
+        inputs = [keras.Input((3,), name=name) for name in "kilo alpha zulu x10 mike bravo x9 Oscar x1 india".split()]
+        ends = [inputs[place % 10] + float(place) for place in range(12)]
+        keras.Model(inputs, ends).export(str(folder / "saved"), verbose=False)
+
+    return once("many-ends", make) / "saved"
+
+
+def test_a_saved_models_inputs_and_outputs_are_in_the_order_of_their_names(folder_of_many):
+    """Its signature is stored as a map, whose order differs from process to process."""
+    loaded = load(folder_of_many)
+    names = [spec.name for spec in loaded.inputs]
+    assert names == "Oscar alpha bravo india kilo mike x1 x9 x10 zulu".split()
+    arrays = [np.full((1, 3), place, "float32") for place in range(10)]
+    outputs = loaded.call(arrays)
+    assert list(outputs) == [f"output_{place}" for place in range(12)]
+    first = {name: float(np.asarray(value)[0, 0]) for name, value in outputs.items()}
+    # The first output is `kilo`, the ninth `x1`, and each adds its place.
+    assert first["output_0"] == names.index("kilo") and first["output_8"] == names.index("x1") + 8
+
+
+@pytest.mark.large
+def test_a_saved_model_gives_the_same_bytes_in_each_process(folder_of_many, tmp_path, process):
+    for seed in ("1", "2"):
+        output = tmp_path / f"{seed}.tflite"
+        ran = process("sqp-export", folder_of_many, "--target", "litert", "-o", output, PYTHONHASHSEED=seed)
+        assert ran.code == 0, ran.err
+    assert (tmp_path / "1.tflite").read_bytes() == (tmp_path / "2.tflite").read_bytes()
+
+
 def test_saved_model_folder_is_read_back(tmp_path):
     dense().export(str(tmp_path / "folder"), verbose=False)
     exported = sqp_tflite.export(tmp_path / "folder")

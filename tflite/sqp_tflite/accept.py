@@ -201,6 +201,16 @@ def words(*choices: str) -> Accept:
     return accept
 
 
+def listed(name: str, value: Any) -> tuple[str, ...]:
+    """Returns names: from a list, or from one string with commas."""
+    given = value.split(",") if isinstance(value, str) else _several(name, value, "a list of names")
+    found = [part.strip() if isinstance(value, str) else part for part in given]
+    for part in found or [""]:
+        if not isinstance(part, str) or not part:
+            refuse(name, "NAME,NAME,... or a list of names", part if found else value, "For example first,second.")
+    return tuple(found)
+
+
 def outputs(name: str, value: Any) -> tuple[Path, ...]:
     """Returns the paths of files to write: from a list, or from one path."""
     one = isinstance(value, (str, os.PathLike))

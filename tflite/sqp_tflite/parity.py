@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqp_tflite import accept
 from sqp_tflite.agreement import GIVEN, Agreement
-from sqp_tflite.errors import BadInputError
-from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.mark import Mark, mark_of
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.extremes import DATA, extremes
 from sqp_tflite.run.judge import Reference
+from sqp_tflite.run.pairing import INPUTS, OUTPUTS, Pairing, order
 from sqp_tflite.run.reference import reference
 from sqp_tflite.source.exchange import without_heads
 from sqp_tflite.source.load import Loaded, load
@@ -27,10 +27,17 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "tolerance": accept.optional(accept.share),
     "names": accept.optional(accept.meanings),
     "trust_code": accept.flag,
+    "inputs": accept.optional(accept.listed),
+    "outputs": accept.optional(accept.listed),
     "ends": accept.flag,
     "progress": accept.optional(accept.function),
 }
 """What each parameter of `check` may be, besides the file."""
+
+_COUNTED = (
+    ". Only numbers in the file's tensor names say which input or output is which: if they count in another order, "
+    "list the model's in the file's order with --inputs or --outputs"
+)
 
 
 def check(
@@ -41,6 +48,8 @@ def check(
     tolerance: float | None = None,
     names: str | Mapping[str, str] | None = None,
     trust_code: bool = False,
+    inputs: str | Sequence[str] | None = None,
+    outputs: str | Sequence[str] | None = None,
     ends: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Agreement, ...]:
@@ -54,6 +63,9 @@ def check(
             that the export wrote into the file because it exchanged activations.
         names: As in `export`.
         trust_code: As in `export`.
+        inputs: The model's inputs in the file's order, "NAME,NAME" or a list; by default they are paired by shapes, and
+            those of one shape by the names in the file's signature, then by those of its tensors.
+        outputs: The same for outputs.
         ends: Whether to compare also at the ends of the file's input range and beyond.
         progress: Is called with the name of each step.
 
@@ -62,7 +74,7 @@ def check(
             read, or their inputs or outputs don't fit together.
     """
     parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
-    parameters |= {"ends": ends, "progress": progress}
+    parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends, "progress": progress}
     given = {name: _ACCEPT[name](f"`{name}`", value) for name, value in parameters.items()}
     content, what = bytes_of(tflite, "`tflite`")
     graph = opened(content, what)[1]
@@ -73,18 +85,19 @@ def check(
     loaded, heads = _headless(loaded, mark)
     own = max(tolerance_of(graph), mark.limit or 0.0)
     limit = own if given["tolerance"] is None else given["tolerance"]
-    _check_fits("inputs", [spec.shape for spec in loaded.inputs], graph.inputs)
-    inputs = samples(arrays, loaded.inputs)
-    sets = {DATA: inputs, **(extremes(graph, inputs) if given["ends"] else {})}
+    fed = order(INPUTS, {spec.name: spec.shape for spec in loaded.inputs}, graph, given["inputs"])
+    sets = {DATA: samples(arrays, loaded.inputs)}
+    if given["ends"]:
+        sets |= extremes([graph.inputs[place] for place in fed.places], sets[DATA])
     if progress:
         progress("compare")
     found: list[Agreement] = []
     for name, chosen in sets.items():
         # Beyond the data, Keras's own numbers may overflow.
         expected = reference(loaded, chosen, finite=name == DATA)
-        _check_fits("outputs", [values.shape[1:] for values in expected.values()], graph.outputs)
-        judged = compare(content, chosen, Reference(GIVEN, expected, limit, heads))
-        found += [_judged(dataclasses.replace(row, on=name), graph) for row in judged.rows]
+        made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
+        judged = compare(content, chosen, Reference(GIVEN, expected, limit, heads), pairing=Pairing(fed, made))
+        found += [_judged(dataclasses.replace(row, on=name), graph, fed.counted or made.counted) for row in judged.rows]
     return tuple(found)
 
 
@@ -96,17 +109,10 @@ def _headless(loaded: Loaded, mark: Mark) -> tuple[Loaded, tuple[str, ...]]:
     return (headless, heads) if heads == mark.heads else (loaded, ())
 
 
-def _check_fits(which: str, shapes: list[tuple[int, ...]], tensors: tuple[Tensor, ...]) -> None:
-    given, held = [(1, *shape) for shape in shapes], [tensor.shape for tensor in tensors]
-    if given != held:
-        raise BadInputError(
-            f"The file's {which} must be the model's. Received: model {given}, file {held}. "
-            "Check that the file was made from this model, with batch 1."
-        )
-
-
-def _judged(row: Agreement, graph: Graph) -> Agreement:
+def _judged(row: Agreement, graph: Graph, counted: bool) -> Agreement:
     """An integer file saturates at the ends of its ranges: outside the data a difference is shown, not judged."""
-    if row.on == DATA or row.status != "differs" or not graph.integer:
+    if row.status != "differs":
         return row
-    return dataclasses.replace(row, status="saturates", reason="")
+    if row.on != DATA and graph.integer:
+        return dataclasses.replace(row, status="saturates", reason="")
+    return dataclasses.replace(row, reason=row.reason.rstrip(".") + _COUNTED) if counted else row

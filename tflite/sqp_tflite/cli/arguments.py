@@ -68,6 +68,8 @@ exit codes:
 _CHECK = """examples:
   sqp-check model.keras model.tflite --data test.npz
       compares on your data, at the ends of the file's input range, and beyond
+  sqp-check model.keras other.tflite --outputs mean,variance
+      says which output is which, for a file that has no names for them
 
 sets:
   data    the samples of --data, or seeded ones
@@ -141,6 +143,13 @@ def check_parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="max error over the outputs' range (default: by the file's number type)",
     )
+    for which in ("inputs", "outputs"):
+        parser.add_argument(
+            f"--{which}",
+            type=_listed,
+            metavar="NAME,...",
+            help=f"the model's {which} in the file's order (default: by the names and shapes in the file)",
+        )
     _common(parser, reports=False)
     return parser
 
@@ -329,6 +338,7 @@ def _read(accepted: accept.Accept) -> Callable[[str], Any]:
 
 _artefacts = _read(accept.words(*ARTEFACTS))
 _bytes = _read(accept.size)
+_listed = _read(accept.listed)
 _bound = _read(accept.fraction)
 _positive = _read(accept.positive)
 _share = _read(accept.share)

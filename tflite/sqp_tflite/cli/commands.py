@@ -293,6 +293,8 @@ def _check(call: _Call) -> _Outcome:
             tolerance=options.tolerance,
             names=accept.meanings("--map", options.map),
             trust_code=options.trust_code,
+            inputs=options.inputs,
+            outputs=options.outputs,
             ends=True,
             progress=tell,
         )

@@ -10,6 +10,7 @@ from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
 from sqp_tflite.ops.policy import TARGETS
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.judge import Judged, Reference, judge
+from sqp_tflite.run.pairing import Pairing
 from sqp_tflite.source.samples import Samples
 
 FLOAT_TOLERANCE = 1e-4
@@ -33,28 +34,32 @@ def tolerance_of(graph: Graph) -> float:
     return STORED_TOLERANCE if kind == "float32" and stored_weights(graph) else TOLERANCES[kind]
 
 
-def compare(content: bytes, samples: Samples, *references: Reference) -> Judged:
+def compare(content: bytes, samples: Samples, *references: Reference, pairing: Pairing | None = None) -> Judged:
     """Returns a row for each runtime, reference and output; runtimes that are not installed are "not checked".
 
     Args:
         content: The TFLite file.
         samples: The inputs.
         references: What the outputs are compared with.
+        pairing: Where the model's inputs and outputs are in the file; by default in the same order.
     """
     with ThreadPoolExecutor(len(TARGETS)) as pool:
-        found = tuple(pool.map(lambda runtime: _one(runtime, content, samples, references), TARGETS))
+        found = tuple(pool.map(lambda runtime: _one(runtime, content, samples, references, pairing), TARGETS))
     warnings = dict.fromkeys(warning for judged in found for warning in judged.warnings)
     return Judged(tuple(row for judged in found for row in judged.rows), tuple(warnings))
 
 
-def _one(runtime: str, content: bytes, samples: Samples, references: tuple[Reference, ...]) -> Judged:
+def _one(
+    runtime: str, content: bytes, samples: Samples, references: tuple[Reference, ...], pairing: Pairing | None
+) -> Judged:
     if not interpreters.installed(runtime):
         reason = f"not installed: {interpreters.INSTALL[runtime]}"
         return Judged(tuple(Agreement(runtime, "not checked", reason, ref.against) for ref in references))
     try:
-        outputs = interpreters.run(runtime, content, samples.inputs)
+        outputs = interpreters.run(runtime, content, pairing.to_file(samples.inputs) if pairing else samples.inputs)
     except interpreters.RuntimeFailedError as error:
         return Judged(tuple(Agreement(runtime, "failed", str(error), ref.against) for ref in references))
+    outputs = pairing.from_file(outputs) if pairing else outputs
     # The labels are about the user's own model.
     judged = [judge(runtime, outputs, ref, samples.labels if ref.against == GIVEN else None) for ref in references]
     return Judged(tuple(row for one in judged for row in one.rows), tuple(w for one in judged for w in one.warnings))

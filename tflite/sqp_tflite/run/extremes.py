@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.graph import Tensor
 from sqp_tflite.source.samples import Samples
 
 DATA, ENDS, BEYOND = "data", "ends", "beyond"
@@ -17,19 +18,19 @@ _COUNT = 8
 _SEED = 20210102
 
 
-def extremes(graph: Graph, given: Samples) -> dict[str, Samples]:
+def extremes(tensors: Sequence[Tensor], given: Samples) -> dict[str, Samples]:
     """Returns two sets of samples: at the ends of each input's range, and twice as far from its middle.
 
     The range of a quantised input is the range of its codes; the range of a float input is that of the given samples.
     In each set one sample has all elements at the lower end, one at the upper end, and the rest are seeded mixtures.
 
     Args:
-        graph: The file.
+        tensors: The file's inputs, in the order of the samples.
         given: The user's samples, or seeded ones.
     """
     generator = np.random.default_rng(_SEED)
     sets: dict[str, list[NDArray[Any]]] = {ENDS: [], BEYOND: []}
-    for tensor, values in zip(graph.inputs, given.inputs, strict=True):
+    for tensor, values in zip(tensors, given.inputs, strict=True):
         low, high = _range(tensor, values)
         if np.issubdtype(values.dtype, np.integer) or values.dtype == np.bool_:
             # The elements are indices: there is nothing beyond them.
