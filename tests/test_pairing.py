@@ -219,6 +219,12 @@ def test_a_wrong_list_is_refused(case, model):
         sqp_tflite.check(model, file_of(model, NAMES), outputs=given)
 
 
+@pytest.mark.parametrize("given", ["", "a,,b", ","])
+def test_a_list_with_a_gap_is_a_bad_call(given, command):
+    ran = command("sqp-check", "m.keras", "m.tflite", "--outputs", given)
+    assert ran.code == 2 and "--outputs: must be NAME,NAME,..." in ran.err and "All options" in ran.err
+
+
 def test_a_list_in_another_order_than_the_shapes_is_refused():
     graph = read(converted(lambda x: [x, x[:, :2]], (1, 4)))
     sizes = [tensor.shape[1] for tensor in graph.outputs]
