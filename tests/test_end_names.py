@@ -42,6 +42,7 @@ NUMBERED = {
     "a count from 1": (["input_1", "input_2"], {}),
     "a gap": (["output_0", "output_2"], {}),
     "one twice": (["Identity", "Identity_0"], {}),
+    "a number without end": (["Identity", "Identity_" + "1" * 9999], {}),
     "layers": (["dense", "dense_1"], {}),
     "no names": (["", ""], {}),
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 _ADDED = re.compile(r"(_(int8|uint8|int16|float32|quantized?|dequantized?))+$")
 """What quantisers add where they put a conversion at an end of the graph."""
 
-_CALL = re.compile(r"((?:Stateful)?PartitionedCall(?:_\d+)?):(\d+)$")
+_CALL = re.compile(r"((?:Stateful)?PartitionedCall(?:_\d+)?):(\d{1,9})$")
 """How TensorFlow names the results of a signature. It numbers them in the order of their names as text, in which
 `output_10` is before `output_2`."""
 
@@ -50,7 +50,7 @@ def by_number(held: Sequence[str]) -> dict[int, int]:
         same = len({matched[1] for matched in calls}) == 1 and len(calls) <= _MOST_CALLS
         return _counted([int(matched[2]) for matched in calls] if same else [])
     for base in _BASES:
-        pattern = re.compile(rf"{base}(?:_(\d+))?$")
+        pattern = re.compile(base + r"(?:_(\d{1,9}))?$")
         numbers = [matched for name in bare if (matched := pattern.match(_bare(name)))]
         if len(numbers) == len(bare):
             found = _counted([int(matched[1] or 0) for matched in numbers])
