@@ -1,35 +1,49 @@
-"""Reports on any TFLite file: what it contains, what it needs, whether a target can run it."""
+"""Reports on any TFLite file: what it contains and needs, whether a target runs it, whether it needs exp or log."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from sqp_tflite.errors import BadInputError, CrashedError
 from sqp_tflite.flatbuffer.graph import Graph, numbers
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.ops.audit import audit, op_rows, tensor_rows
-from sqp_tflite.report import Memory, Report
+from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, silent, tensor_rows
+from sqp_tflite.ops.policy import ADMITTED, NAMES, TARGETS
+from sqp_tflite.report import Finding, Kind, Memory, Report
+from sqp_tflite.run import interpreters
 from sqp_tflite.run.memory import memory
 from sqp_tflite.versions import versions
 
+_MOST_NAMED = 3
 
-def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Report]:
+_FREE_REMEDY = (
+    "A device without a math library needs the Keras model: sqp-export MODEL --replace accurate --head logits. "
+    "Otherwise check with --require runs."
+)
+
+
+def inspection(source: Path, target: str, command: str = "", require: str = "both") -> tuple[Graph, Report]:
     """Returns the file's graph and a report about it.
 
     Args:
         source: Path of the file.
-        target: The target whose operators decide.
+        target: The target whose interpreter decides.
         command: The command line, for the report.
+        require: One of `options.REQUIREMENTS`: what the verdict is about. Findings about the rest are left out.
 
     Raises:
         BadInputError: The file is not a TFLite file.
     """
     graph = read(source)
-    findings = audit(graph, target)
+    content = source.read_bytes()
+    runs, lacking = _runs(content, graph, target)
+    needs = exp_and_log(graph)
+    findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())
     found, notes = Memory(), list[str]()
     try:
-        # A file that the audit refuses may crash the interpreter: its memory is calculated, not measured.
-        found, arena = memory(source.read_bytes(), graph, "" if findings else target)
+        # Where the interpreter fails, the memory is calculated, not measured.
+        found, arena = memory(content, graph, target if runs == "yes" else "")
         notes += arena.notes if arena else ()
     except (BadInputError, CrashedError) as error:
         notes.append(f"The memory could not be measured: {error}")
@@ -41,6 +55,8 @@ def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Rep
         lowering="",
         sha256=graph.sha256,
         size_bytes=graph.size_bytes,
+        runs=runs,
+        exp_and_log=needs,
         ops=op_rows(graph),
         findings=findings,
         inputs=tensor_rows(graph, graph.main.inputs),
@@ -51,3 +67,55 @@ def inspection(source: Path, target: str, command: str = "") -> tuple[Graph, Rep
         command=command,
     )
     return graph, report
+
+
+def _runs(content: bytes, graph: Graph, target: str) -> tuple[str, tuple[Finding, ...]]:
+    """Whether the target runs the file, by its interpreter where that is installed, and why not."""
+    remedy = _elsewhere(graph, target)
+    lacking = tuple(dataclasses.replace(one, remedy=remedy) for one in audit(graph, target) if not _about_policy(one))
+    if not interpreters.installed(target):
+        return "not checked", lacking
+    try:
+        interpreters.try_once(target, content)
+    except interpreters.RuntimeFailedError as error:
+        rule = f"{NAMES[target]} does not run the file: {error}"
+        return "no", lacking or (Finding("the file", "", "", rule, remedy, Kind.OP),)
+    wrong = silent(graph, target)
+    return ("no", wrong) if wrong else ("yes", ())
+
+
+def _about_policy(finding: Finding) -> bool:
+    """Whether a finding is about what this project writes itself, not about what the target has."""
+    return finding.kind is Kind.OP and finding.op not in ADMITTED
+
+
+def _elsewhere(graph: Graph, target: str) -> str:
+    """What someone can do who has only the file."""
+    others = [other for other in TARGETS if other != target and all(_about_policy(one) for one in audit(graph, other))]
+    listed = " or ".join(f"`--target {other}`" for other in others)
+    here = f"Look whether another interpreter runs it ({listed}), or ask" if others else "Ask"
+    return f"{here} whoever has the Keras model to export it for this target with sqp-export."
+
+
+def _not_free(graph: Graph, needs: tuple[str, ...]) -> tuple[Finding, ...]:
+    """One finding per operator and type: a model has hundreds of one kind."""
+    found = []
+    for row in (row for row in op_rows(graph) if row.op in needs):
+        custom = row.op.startswith("CUSTOM:")
+        rule = "A custom operator may need exp or log: the file does not say what it computes." if custom else ""
+        rule = rule or f"{row.op} needs exp or log."
+        found.append(Finding(_listed(row.layers), row.op, row.dtype, rule, _FREE_REMEDY, Kind.OP))
+    return tuple(found)
+
+
+def _grouped(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """One finding per rule: a file of half precision breaks the same one in each of its weights."""
+    groups: dict[Finding, list[str]] = {}
+    for finding in findings:
+        groups.setdefault(dataclasses.replace(finding, layer=""), []).append(finding.layer)
+    return tuple(dataclasses.replace(one, layer=_listed(tuple(layers))) for one, layers in groups.items())
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

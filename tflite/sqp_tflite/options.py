@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 HEADS = ("keep", "logits")
 """What can be done about a final softmax or sigmoid."""
 
+REQUIREMENTS = ("runs", "free", "both")
+"""What an inspected file may have to be: run by the target, free of exp and log, or both."""
+
 ARTEFACTS = ("c", "resolver", "golden", "project")
 """The firmware artefacts."""
 

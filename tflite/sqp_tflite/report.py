@@ -247,6 +247,8 @@ class Report:
 
     Attributes:
         verdict: "ok", "refused" or "parity_failed".
+        runs: Of an inspected file, whether the target's interpreter ran it: "yes", "no" or "not checked".
+        exp_and_log: Of an inspected file, the operators that need exp or log.
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
         notes: What the user should know.
@@ -261,6 +263,8 @@ class Report:
     output: str | None = None
     sha256: str = ""
     size_bytes: int = 0
+    runs: str = ""
+    exp_and_log: tuple[str, ...] = ()
     ops: tuple[OpRow, ...] = ()
     findings: tuple[Finding, ...] = ()
     replacements: tuple[Replacement, ...] = ()

@@ -12,7 +12,7 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.mcu import include_dir
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
-from sqp_tflite.options import ARTEFACTS, HEADS
+from sqp_tflite.options import ARTEFACTS, HEADS, REQUIREMENTS
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -61,8 +61,8 @@ _INSPECT = """examples:
       the same as an HTML page, with the graph and the memory over time
 
 exit codes:
-  0  the target can run it
-  1  it cannot (every reason is listed)
+  0  the target's interpreter runs it, and no operator needs exp or log (--require chooses one of the two)
+  1  not so (every reason is listed)
   2  bad call, or not a TFLite file"""
 
 _CHECK = """examples:
@@ -127,6 +127,13 @@ def inspect_parser() -> argparse.ArgumentParser:
     parser = _parser("sqp-inspect", "Show what any TFLite file contains, and whether a target can run it.", _INSPECT)
     parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file")
     _target(parser)
+    parser.add_argument(
+        "--require",
+        choices=REQUIREMENTS,
+        default="both",
+        help="what the exit code is about: runs (the target's interpreter runs the file), free (no operator needs exp "
+        "or log), or both (default)",
+    )
     _common(parser)
     return parser
 

@@ -271,7 +271,7 @@ def _inspect(call: _Call) -> _Outcome:
     paths = piped.named(options.report)
     check_names(paths)
     check_places(paths, (Path(options.file),))
-    graph, report = inspection(Path(options.file), options.target, call.command)
+    graph, report = inspection(Path(options.file), options.target, call.command, options.require)
     content, report = Path(options.file).read_bytes(), dataclasses.replace(report, seconds=call.seconds())
     files = {path: render(report, graph, content, path.suffix) for path in paths}
     piped.deliver(call.out, call.piped, content, report, files)

@@ -59,6 +59,9 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
     """Prints what a TFLite file contains and whether the target can run it."""
     word, style, _ = _VERDICTS[report.verdict]
     console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
+    needs = ", ".join(report.exp_and_log)
+    console.print(_plain(f"    {NAMES[report.target]} runs it: {report.runs}"))
+    console.print(_plain(f"    free of exp and log: {f'no ({needs})' if needs else 'yes'}"))
     written = graph.description or "unknown"
     console.print(_plain(f"    {graph.size_bytes:,} bytes, sha256 {graph.sha256[:16]}, written by: {written}"))
     show_findings(console, report.findings)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, INTEGER_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.policy import (
     ADMITTED,
+    EXP_AND_LOG,
     MOST_DIMENSIONS,
     NAMES,
     TARGETS,
@@ -33,6 +36,8 @@ _INTEGER_WEIGHTS = ("int8", "int4", "uint8")
 _READS_BOTH = ("DEQUANTIZE", "QUANTIZE")
 """Operators that go from one type of numbers to the other: they have no weights of their own."""
 
+_Judge = Callable[[Subgraph, Op, str, LayerNames], "Finding | None"]
+
 _OTHER_REMEDY = "Write the layer with admitted ops, or try another `--target`."
 
 
@@ -45,14 +50,28 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
         layers: Names the Keras layer of each op; without it the tensor's scope is named.
     """
     layers = layers or LayerNames()
-    findings = [
-        finding
-        for subgraph, op in graph.all_ops()
-        for finding in (judge(subgraph, op, target, layers) for judge in (_op, _version, _hybrid, _rank))
-        if finding
-    ]
-    findings += _open_shapes(graph, layers)
+    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank)) + _open_shapes(graph, layers)
     return tuple(dict.fromkeys(findings))
+
+
+def silent(graph: Graph, target: str) -> tuple[Finding, ...]:
+    """Returns what the target's interpreter gets wrong without saying so, although it runs the file."""
+    return tuple(dict.fromkeys(_each(graph, target, LayerNames(), (_hybrid, _rank))))
+
+
+def exp_and_log(graph: Graph) -> tuple[str, ...]:
+    """Returns the operators whose kernels need exp or log, or may: custom ones do not say. () if there are none."""
+    found = [
+        op.name
+        for _, op in graph.all_ops()
+        if op.name in EXP_AND_LOG or op.name.startswith("CUSTOM:") or op.fused in ("TANH", "SIGMOID")
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _each(graph: Graph, target: str, layers: LayerNames, judges: tuple[_Judge, ...]) -> list[Finding]:
+    found = (judge(subgraph, op, target, layers) for subgraph, op in graph.all_ops() for judge in judges)
+    return [finding for finding in found if finding]
 
 
 def release_notes(graph: Graph, target: str) -> tuple[str, ...]:

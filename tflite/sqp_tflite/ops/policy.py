@@ -29,6 +29,13 @@ CHANGING_TYPE = frozenset(("QUANTIZE", "DEQUANTIZE"))
 ADMITTED = LINEAR | DATA_MOVING | ARITHMETIC | COMPARING | CHANGING_TYPE
 """The operators that the project allows in a file. All others are refused for every target."""
 
+EXP_AND_LOG = frozenset(
+    "EXP LOG LOGISTIC TANH SOFTMAX LOG_SOFTMAX ELU GELU POW SIN COS ATAN2 MULTINOMIAL LSTM "
+    "UNIDIRECTIONAL_SEQUENCE_LSTM BIDIRECTIONAL_SEQUENCE_LSTM STABLEHLO_EXPONENTIAL STABLEHLO_LOG "
+    "STABLEHLO_LOGISTIC STABLEHLO_TANH STABLEHLO_POWER STABLEHLO_COSINE STABLEHLO_RNG_BIT_GENERATOR".split()
+)
+"""Operators whose kernels need exp, log or the like, or a table in their place."""
+
 MOST_DIMENSIONS = MappingProxyType({"tflm": 6})
 """TFLM's kernels keep a shape in an array of 6 numbers and do not look whether it fits: with 8, MUL gave wrong numbers
 and ADD ended the process. RESHAPE, which only copies, needs no shape."""
@@ -92,7 +99,7 @@ def broken_rule(op: str, dtype: str, target: str) -> str | None:
     if op.startswith("CUSTOM:Flex"):
         return f"`{op.removeprefix('CUSTOM:')}` is a TensorFlow op that needs the Flex delegate."
     if op.startswith("CUSTOM:"):
-        return f"`{op.removeprefix('CUSTOM:')}` is a custom op that no stock interpreter has."
+        return f"`{op.removeprefix('CUSTOM:')}` is a custom op, whose arithmetic a file does not say."
     if op not in ADMITTED:
         return f"{op} is not among the admitted ops (linear, data-moving, ADD, SUB, MUL, SQRT, clips)."
     types = kernels(target).get(op)

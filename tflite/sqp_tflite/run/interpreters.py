@@ -94,6 +94,37 @@ def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> 
     return Outputs(values, codes, scales)
 
 
+def try_once(runtime: str, content: bytes) -> None:
+    """Runs any file once, on inputs that every model takes: small numbers, and 0 for indices and codes.
+
+    Args:
+        runtime: One of `policy.TARGETS`.
+        content: The TFLite file.
+
+    Raises:
+        RuntimeFailedError: The interpreter refused the file, or crashed.
+    """
+    with lent(runtime, ("sqp_tflite.run.interpreters",)) as worker:
+        try:
+            worker.call("sqp_tflite.run.interpreters:try_here", runtime, content)
+        except (ChildError, CrashedError) as error:
+            raise RuntimeFailedError(_reason(error, worker.log())) from error
+
+
+def try_here(runtime: str, content: bytes) -> None:
+    """Does the work of `try_once` in this process, which native code may crash."""
+    graph = read(content)
+    opened = _open_tflm(content) if runtime == "tflm" else _open_lite(runtime, content)
+    generator = np.random.default_rng(0)
+    for place, tensor in enumerate(graph.inputs):
+        floating = tensor.dtype in ("float32", "float16", "float64")
+        values = generator.uniform(0.1, 1.0, tensor.shape) if floating else np.zeros(tensor.shape)
+        opened.set(place, np.ascontiguousarray(values.astype(tensor.dtype)))
+    opened.invoke()
+    for place in range(len(graph.outputs)):
+        opened.get(place)
+
+
 def encode(values: NDArray[Any], tensor: Any) -> NDArray[Any]:
     """Returns real numbers in an input tensor's type; if it is quantised, rounded to the nearest step and clipped."""
     if tensor.quantization is None:
