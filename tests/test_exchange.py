@@ -329,7 +329,7 @@ def test_a_subclassed_models_head_is_not_searched_for():
     [
         ({"max_error": 1e-4}, "without `replace`"),
         ({"replace": "accurate", "max_error": 0.0}, "above 0"),
-        ({"replace": "exact"}, '"accurate", "fast" or a mapping'),
+        ({"replace": "exact"}, "accurate, fast or a list ACT=RULE"),
         ({"replace": {"softplsu": "accurate"}}, "softplsu"),
         ({"head": "probabilities"}, "`head` must be one of keep, logits"),
     ],
@@ -359,7 +359,7 @@ def test_shell_takes_rules_by_activation(model_file, command):
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert model_file.with_suffix(".tflite").is_file()
     ran = command("sqp-export", model_file, "--replace", "silu:accurate")
-    assert ran.code == 2 and "must be accurate, fast or ACT=RULE" in ran.err
+    assert ran.code == 2 and "must be accurate, fast or a list ACT=RULE" in ran.err
 
 
 def test_map_and_replace_work_together(tmp_path, command):
@@ -386,13 +386,16 @@ def test_the_page_on_existing_models_holds():
 
 
 BAD_CALLS = {
-    "no rule": (["--replace", "precise"], "--replace must be accurate, fast or ACT=RULE,... Received: 'precise'"),
-    "no activation": (["--replace", "=accurate"], "For example --replace silu=accurate"),
+    "no rule": (["--replace", "precise"], "--replace must be accurate, fast or a list ACT=RULE. Received: 'precise'"),
+    "no activation": (["--replace", "=accurate"], "For example silu=accurate"),
     "an unknown rule": (["--replace", "softplus=precise"], "'precise' for `hidden`"),
-    "an unknown name": (["--replace", "softplsu=accurate"], "Received: 'softplsu'. The model has: hidden"),
+    "an unknown name": (
+        ["--replace", "softplsu=accurate"],
+        "Received: 'softplsu' in `rule` or `keep`. The model has: hidden",
+    ),
     "a name twice": (["--replace", "softplus=accurate,softplus=fast"], "Received: 'softplus' twice"),
-    "a bound of nothing": (["--replace", "accurate", "--max-error", "0"], "above 0 and below 1. Received: 0."),
-    "a bound in words": (["--replace", "accurate", "--max-error", "small"], "Received: small. For example"),
+    "a bound of nothing": (["--replace", "accurate", "--max-error", "0"], "above 0 and below 1. Received: '0'."),
+    "a bound in words": (["--replace", "accurate", "--max-error", "small"], "Received: 'small'. For example"),
     "a bound that no sum keeps": (["--replace", "accurate", "--max-error", "1e-9"], "Raise max_error to"),
     "a bound alone": (["--max-error", "0.01"], "Add --replace accurate"),
     "a map without a name": (["--map", "=softplus"], "--map must be NAME=ACTIVATION"),

@@ -11,6 +11,7 @@ import tensorflow as tf
 from models import dense
 from sqp_keras import forms
 from sqp_tflite import pipeline
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.source import hooks
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import plan
@@ -130,7 +131,7 @@ def test_nothing_is_left_behind_when_tracing_fails():
             return x if x.shape[0] != 1 else undefined  # noqa: F821
 
     before = stock()
-    with pytest.raises(NameError, match="undefined"):
+    with pytest.raises(BadInputError, match="`broken` .*undefined"):
         trace(plan(load(keras.Sequential([keras.Input((3,)), Broken()]))))
     assert stock() == before and forms.current() is None
 

@@ -62,7 +62,7 @@ def test_unchanged_ones_have_reasons():
         ({"rule": {"nowhere": "fast"}}, ValueError, "Received: 'nowhere'.*The model has: dense"),
         ({"keep": "silu"}, TypeError, "`keep` is a list"),
         ({"keep": ["nowhere"]}, ValueError, "Received: 'nowhere'"),
-        ({"max_error": 0.0}, ValueError, "`max_error` must be a share"),
+        ({"max_error": 0.0}, ValueError, "`max_error` is a share"),
         ({"max_error": 1e-9}, ValueError, "Raise max_error"),
         ({"data": 3}, TypeError, "`data` is an array"),
         ({"data": np.zeros((0, 8))}, ValueError, "at least 1"),

@@ -232,7 +232,7 @@ def meanings(name: str, value: Any) -> dict[str, str]:
 
 def rules(name: str, value: Any) -> str | dict[str, Any]:
     """Returns how activations are replaced: one rule for all, or rules by activation or layer."""
-    form = "accurate, fast or ACT=RULE,..."
+    form = "accurate, fast or a list ACT=RULE"
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
