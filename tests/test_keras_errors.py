@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 import sqp_tflite
-from sqp_tflite.errors import LONGEST, BadInputError, RefusedError, shortened
+from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import keras_errors
 from sqp_tflite.source.load import load
+from sqp_tflite.wording import LONGEST_SAID, said
 
 L = keras.layers
 
@@ -40,7 +41,7 @@ def run(*layers, shape=(4,)):
         (ValueError(), r"`odd` \(Raising\): ValueError. Call"),
         (RecursionError("maximum depth"), r"`odd` \(Raising\): nested deeper than Python can follow"),
         (MemoryError("for 1e12 numbers"), r"out of memory \(for 1e12 numbers\). Use fewer or smaller samples"),
-        (ValueError("x" * 5000), r"x \[...\]. Call"),
+        (ValueError("x" * 5000), r"x \.\.\. x+\. Call"),
     ],
 )
 def test_the_layer_and_its_reason_are_one_line(error, words):
@@ -96,5 +97,5 @@ def test_what_is_no_tensor_is_named(value, kind):
 
 
 def test_messages_are_shortened_without_colours():
-    assert shortened("\x1b[1mOne\x1b[0m\n\n two.  {{function_node __wrapped__Add}} three.") == "One two. three"
-    assert len(shortened("x" * 5000)) < LONGEST + 10
+    assert said("\x1b[1mOne\x1b[0m\n\n two.  {{function_node __wrapped__Add}} three.") == "One two. three"
+    assert len(said("x" * 5000)) < LONGEST_SAID + 10

@@ -11,7 +11,8 @@ PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sq
 
 ORDER = {
     "sqp_keras": "accept private forms symbolic activation backends family models".split(),
-    "sqp_tflite": "mcu agreement report errors accept versions private layer_names files worker flatbuffer ops source "
+    "sqp_tflite": "mcu wording agreement report errors accept limits versions private layer_names files worker "
+    "flatbuffer ops source "
     "run quantize emit options validate journal inspection parity pipeline cli".split(),
 }
 """Rooms and root modules, lowest first; `docs/architecture.md` describes them."""

@@ -104,12 +104,12 @@ def header(shape: str, kind: str = "'<f8'") -> bytes:
 
 
 CLAIMS = {
-    "1e12 rows": (header("(1000000000000, 2, 3)"), "fits in memory. Received: Unable to allocate"),
+    "1e12 rows": (header("(1000000000000, 2, 3)"), "fits in memory. Received: a header that declares"),
     "1e21 rows": (header("(1000000000000000000000, 2, 3)"), "fits in memory"),
     "more than there is": (header("(8, 2, 3)"), "must be a plain array"),
     "less than nothing": (header("(-1, 2, 3)"), "must be a plain array"),
     "words for a shape": (header("('a', 2, 3)"), "shape is not valid"),
-    "objects": (header("(8, 2, 3)", "'O'"), "Object arrays cannot be loaded"),
+    "objects": (header("(8, 2, 3)", "'O'"), "Python objects"),
     "a type that is none": (header("(8, 2, 3)", "'<q9'"), "must be a plain array"),
     "another version": (header("(8,)").replace(b"NUMPY\x01", b"NUMPY\x09"), "format version"),
     "no end": (header("(8, (((("), "a damaged header"),

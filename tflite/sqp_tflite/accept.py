@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.wording import shortened
 
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "kb": 1 << 10, "mb": 1 << 20, "kib": 1 << 10, "mib": 1 << 20}
+UNITS = ("k", "M", "G", "T")
+"""Units of sizes, each 1024 times the one before; also written kb or kib, in capitals or not."""
+
+_UNITS = {"": 1} | {unit.lower() + end: 1024**n for n, unit in enumerate(UNITS, 1) for end in ("", "b", "ib")}
 _LONGEST = 80
 _LONGEST_PATH = 4096
 """Characters; no system opens a longer one."""
-_LARGEST = float(1 << 63)
+LARGEST = 1 << 63
 """Bytes: more than any memory has."""
 
 Accept = Callable[[str, Any], Any]
@@ -28,7 +32,7 @@ Accept = Callable[[str, Any], Any]
 
 def shown(value: Any) -> str:
     """Returns a value as an error message shows it: never long, and never what an object says of itself."""
-    if isinstance(value, int) and abs(value) >= _LARGEST:
+    if isinstance(value, int) and abs(value) >= LARGEST:
         text = f"an integer of {value.bit_length()} bits"
     elif value is None or isinstance(value, numbers.Real):
         text = str(value)
@@ -43,8 +47,7 @@ def shown(value: Any) -> str:
 
 def quoted(given: str | Path) -> str:
     """Returns a path or a name between backticks, shortened in the middle if it is long."""
-    text = str(given)
-    return f"`{text}`" if len(text) <= 2 * _LONGEST else f"`{text[:_LONGEST]}...{text[-_LONGEST:]}`"
+    return f"`{shortened(str(given), 2 * _LONGEST)}`"
 
 
 def refuse(name: str, rule: str, value: Any, remedy: str) -> NoReturn:
@@ -153,8 +156,8 @@ def size(name: str, value: Any) -> int:
             found = float(matched[1]) * _UNITS[unit]
     elif _number(value):
         found = _finite(value)
-    if not 1.0 <= found < _LARGEST:
-        rule = "a number of bytes above 0, with k for 1024 and M for 1024 * 1024"
+    if not 1.0 <= found < LARGEST:
+        rule = "a number of bytes above 0, with k for 1024, M for 1024 * 1024, G or T"
         refuse(name, rule, value, "For example 200k.")
     return int(found)
 

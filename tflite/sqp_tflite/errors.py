@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from sqp_tflite.wording import MOST_LINES, readable
 
 if TYPE_CHECKING:
     from sqp_tflite.report import Finding, Report
 
 
-LONGEST = 300
-"""Characters of another package's message that are shown."""
-
-_NOISE = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node [^}]*\}\}")
-"""Colours, and TensorFlow's name of the function around an operator."""
-
-
-def shortened(text: object, longest: int = LONGEST) -> str:
-    """Returns another package's message on one line, without colours and without the final full stop.
-
-    Args:
-        text: The message.
-        longest: Characters that are shown; more are cut off.
-    """
-    line = " ".join(_NOISE.sub("", str(text)).split())
-    return line.rstrip(".") if len(line) <= longest else f"{line[:longest].rstrip()} [...]"
-
-
 class ExportError(Exception):
     """An export that made no file. The message states the rule, what was received and what to do.
+
+    Names and texts of files may be part of it: what is too long is left out, and control characters are escaped.
 
     Attributes:
         findings: All findings, not only the first.
@@ -37,9 +22,10 @@ class ExportError(Exception):
     """
 
     exit_code = 2
+    _most_lines = 1
 
     def __init__(self, message: str, findings: tuple[Finding, ...] = (), report: Report | None = None):
-        super().__init__(message)
+        super().__init__(readable(message, self._most_lines))
         self.findings = findings
         self.report = report
 
@@ -59,6 +45,8 @@ class EnvironmentMissingError(ExportError):
 class CrashedError(ExportError):
     """Native code of a library that crashed in the child process; the message holds its last output."""
 
+    _most_lines = MOST_LINES
+
 
 class RefusedError(ExportError):
     """A model that the target cannot run, or that breaks a budget.
@@ -73,6 +61,7 @@ class RefusedError(ExportError):
     """
 
     exit_code = 1
+    _most_lines = MOST_LINES
 
     def __init__(self, message: str, findings: tuple[Finding, ...], report: Report | None = None):
         if not findings:
@@ -84,3 +73,4 @@ class ParityError(ExportError):
     """A file whose outputs on an interpreter differ from the Keras model's."""
 
     exit_code = 3
+    _most_lines = MOST_LINES

@@ -144,11 +144,14 @@ def _check_regular(given: Path, path: Path) -> None:
         return  # Nothing is there yet; whether it can be created shows when it is written.
     if stat.S_ISREG(mode):
         return
-    what = next((name for test, name in _KINDS if test(mode)), "something else")
     raise BadInputError(
-        f"An output must be a new or a regular file. Received: `{given}`, {what}. Nothing was written. "
+        f"An output must be a new or a regular file. Received: `{given}`, {_kind(mode)}. Nothing was written. "
         "Pass the name of a file."
     )
+
+
+def _kind(mode: int) -> str:
+    return next((name for test, name in _KINDS if test(mode)), "something else")
 
 
 def _check_distinct(places: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
@@ -227,3 +230,20 @@ def _check_there(path: Path, remedy: str) -> None:
         raise BadInputError(
             f"An input must be readable. Received: {quoted(path)}, {error.strerror}. {remedy}"
         ) from error
+    if not path.is_dir():
+        check_input(path)
+
+
+def check_input(path: Path) -> None:
+    """Raises `BadInputError` if something other than a regular file is at the path.
+
+    A pipe makes its reader wait, a device may never end, and neither can be read twice.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return  # Whoever opens it says why it cannot be.
+    if not stat.S_ISREG(mode):
+        raise BadInputError(
+            f"An input must be a regular file. Received: `{path}`, {_kind(mode)}. Save its content in a file first."
+        )

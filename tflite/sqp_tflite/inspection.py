@@ -23,7 +23,9 @@ _FREE_REMEDY = (
 )
 
 
-def inspection(source: Path, target: str, command: str = "", require: str = "both") -> tuple[Graph, Report]:
+def inspection(
+    source: Path, target: str, command: str = "", require: str = "both", max_memory: int | None = None
+) -> tuple[Graph, Report]:
     """Returns the file's graph and a report about it.
 
     Args:
@@ -31,11 +33,12 @@ def inspection(source: Path, target: str, command: str = "", require: str = "bot
         target: The target whose interpreter decides.
         command: The command line, for the report.
         require: One of `options.REQUIREMENTS`: what the verdict is about. Findings about the rest are left out.
+        max_memory: Bytes that the file may have; None for an eighth of the free memory.
 
     Raises:
         BadInputError: The file is not a TFLite file.
     """
-    graph = read(source)
+    graph = read(source, max_memory=max_memory)
     content = source.read_bytes()
     runs, lacking = _runs(content, graph, target)
     needs = exp_and_log(graph)
@@ -46,7 +49,7 @@ def inspection(source: Path, target: str, command: str = "", require: str = "bot
         found, arena = memory(content, graph, target if runs == "yes" else "")
         notes += arena.notes if arena else ()
     except (BadInputError, CrashedError) as error:
-        notes.append(f"The memory could not be measured: {error}")
+        notes.append(f"The memory could not be measured: {str(error).splitlines()[0]}")
     report = Report(
         verdict="refused" if findings else "ok",
         source=str(source),

@@ -24,6 +24,7 @@ from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.source.trace import Traced
 from sqp_tflite.versions import versions
+from sqp_tflite.wording import harmless
 
 _Result = TypeVar("_Result")
 
@@ -166,4 +167,4 @@ class Journal:
 def _sentence(report: Report) -> str:
     count = f"{len(report.findings)} reason" + ("s" if len(report.findings) > 1 else "")
     listed = "".join(f"\n- {finding}" for finding in report.findings)
-    return f"{report.source} cannot ship to {NAMES[report.target]}, {count}:{listed}"
+    return f"{harmless(report.source)} cannot ship to {NAMES[report.target]}, {count}:{listed}"

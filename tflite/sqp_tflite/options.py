@@ -51,6 +51,7 @@ class ExportOptions:
     c_style: CStyle | None = None
     ram: int | None = None
     flash: int | None = None
+    max_memory: int | None = None
     reports: tuple[Path, ...] = ()
     command: str = ""
 
@@ -102,6 +103,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "c_style": accept.optional(_c_style),
     "ram": accept.optional(accept.size),
     "flash": accept.optional(accept.size),
+    "max_memory": accept.optional(accept.size),
     "reports": accept.outputs,
     "command": accept.text,
 }

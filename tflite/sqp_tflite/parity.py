@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqp_tflite import accept
+from sqp_tflite import accept, limits
 from sqp_tflite.agreement import GIVEN, Agreement
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.mark import Mark, mark_of
@@ -31,6 +31,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "outputs": accept.optional(accept.listed),
     "ends": accept.flag,
     "progress": accept.optional(accept.function),
+    "max_memory": accept.optional(accept.size),
 }
 """What each parameter of `check` may be, besides the file."""
 
@@ -51,6 +52,7 @@ def check(
     inputs: str | Sequence[str] | None = None,
     outputs: str | Sequence[str] | None = None,
     ends: bool = False,
+    max_memory: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Agreement, ...]:
     """Returns how a TFLite file, of any origin, agrees with its Keras model on each installed runtime.
@@ -67,6 +69,7 @@ def check(
             those of one shape by the names in the file's signature, then by those of its tensors.
         outputs: The same for outputs.
         ends: Whether to compare also at the ends of the file's input range and beyond.
+        max_memory: As in `export`.
         progress: Is called with the name of each step.
 
     Raises:
@@ -74,19 +77,21 @@ def check(
             read, or their inputs or outputs don't fit together.
     """
     parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
-    parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends, "progress": progress}
+    parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends}
+    parameters |= {"progress": progress, "max_memory": max_memory}
     given = {name: _ACCEPT[name](f"`{name}`", value) for name, value in parameters.items()}
-    content, what = bytes_of(tflite, "`tflite`")
+    allowed = limits.limit(given["max_memory"])
+    content, what = bytes_of(tflite, "`tflite`", max_memory=given["max_memory"])
     graph = opened(content, what)[1]
-    arrays = open_data(given["data"])
+    arrays = open_data(given["data"], allowed)
     shapes = arrays.shapes() if arrays else None
-    loaded = load(given["model"], names=given["names"], trust=given["trust_code"], shapes=shapes)
+    loaded = load(given["model"], names=given["names"], trust=given["trust_code"], shapes=shapes, allowed=allowed)
     mark = mark_of(graph)
     loaded, heads = _headless(loaded, mark)
     own = max(tolerance_of(graph), mark.limit or 0.0)
     limit = own if given["tolerance"] is None else given["tolerance"]
     fed = order(INPUTS, {spec.name: spec.shape for spec in loaded.inputs}, graph, given["inputs"])
-    sets = {DATA: samples(arrays, loaded.inputs)}
+    sets = {DATA: samples(arrays, loaded.inputs, allowed)}
     if given["ends"]:
         sets |= extremes([graph.inputs[place] for place in fed.places], sets[DATA])
     if progress:
@@ -94,7 +99,7 @@ def check(
     found: list[Agreement] = []
     for name, chosen in sets.items():
         # Beyond the data, Keras's own numbers may overflow.
-        expected = reference(loaded, chosen, finite=name == DATA)
+        expected = reference(loaded, chosen, finite=name == DATA, allowed=allowed)
         made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
         judged = compare(content, chosen, Reference(GIVEN, expected, limit, heads), pairing=Pairing(fed, made))
         found += [_judged(dataclasses.replace(row, on=name), graph, fed.counted or made.counted) for row in judged.rows]

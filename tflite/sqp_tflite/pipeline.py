@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sqp_tflite import accept
+from sqp_tflite import accept, limits
 from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
@@ -47,6 +47,7 @@ from sqp_tflite.source.rsqrt import with_rsqrt
 from sqp_tflite.source.samples import GivenData, Samples, open_data, samples
 from sqp_tflite.source.trace import Traced, trace
 from sqp_tflite.validate import validate
+from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
 
 Progress = Callable[[str], None]
@@ -86,6 +87,7 @@ def export(
     c_style: CStyle | None = None,
     ram: int | str | None = None,
     flash: int | str | None = None,
+    max_memory: int | str | None = None,
     reports: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     command: str = "",
     progress: Progress | None = None,
@@ -118,6 +120,7 @@ def export(
         c_style: Names and places of their C symbols; None for the name of `output`.
         ram: Bytes that the arena may take, also with a unit, "64k"; None for no limit.
         flash: Bytes that the file may take, likewise.
+        max_memory: Bytes that the model file and the data may each take in memory; None for an eighth of what is free.
         reports: Where to write the report, `.html` or `.json`; written with the file.
         command: Shown in the report as the way to make it again.
         progress: Is called with the name of each step.
@@ -131,8 +134,8 @@ def export(
     options = asked(
         model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
         data=data, names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error,
-        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, reports=reports,
-        command=command,
+        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash,
+        max_memory=max_memory, reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
@@ -197,10 +200,11 @@ def _worker(options: ExportOptions) -> contextlib.AbstractContextManager[Worker]
 
 
 def _loaded(options: ExportOptions) -> Given:
-    opened = open_data(options.data)
+    allowed = limits.limit(options.max_memory)
+    opened = open_data(options.data, allowed)
     shapes = opened.shapes() if opened else None
-    loaded = load(options.model, names=options.names, trust=options.trust_code, shapes=shapes)
-    return Given(loaded, samples(opened, loaded.inputs))
+    loaded = load(options.model, names=options.names, trust=options.trust_code, shapes=shapes, allowed=allowed)
+    return Given(loaded, samples(opened, loaded.inputs, allowed))
 
 
 def _exchanged(options: ExportOptions, given: Given) -> Exchanged:
@@ -264,23 +268,25 @@ def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions) -> Red
 
 def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:
     inputs, target, tolerance = given.inputs, options.wanted.target, tolerance_of(graph)
-    theirs = reference(changed.given, inputs)
-    _require_heads(theirs, given, changed)
+    allowed = limits.limit(options.max_memory)
+    theirs = reference(changed.given, inputs, allowed=allowed)
+    _require_heads(theirs, given, changed, allowed)
     limit = options.max_change or max(tolerance, changed.change)
     references = [Reference(GIVEN, theirs, limit, changed.heads, positive(changed.given))]
     if changed.loaded is not changed.given:
-        references.append(Reference(WRITTEN, reference(changed.loaded, inputs), tolerance, changed.heads))
+        written = reference(changed.loaded, inputs, allowed=allowed)
+        references.append(Reference(WRITTEN, written, tolerance, changed.heads))
     judged = compare(content, inputs, *references)
     others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != target]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
     return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed))
 
 
-def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged) -> None:
+def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged, allowed: limits.Limit) -> None:
     """What was dropped must give the user's own outputs when it is put back."""
     if not any(changed.heads):
         return
-    own = reference(given.loaded, given.inputs)
+    own = reference(given.loaded, given.inputs, allowed=allowed)
     for head, (name, values), (_, wanted) in zip(changed.heads, theirs.items(), own.items(), strict=True):
         if not np.allclose(with_head(head, values), wanted, rtol=1e-3, atol=1e-4):
             raise ParityError(
@@ -308,7 +314,7 @@ def _require_parity(compared: Compared, options: ExportOptions, given: Given, ch
     bad += [row for row in compared.rows if row.status == "differs" and row.runtime != target]
     if not bad:
         return
-    listed = "".join(f"\n- {NAMES[row.runtime]}: {row.reason}" for row in bad)
+    listed = "".join(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad)
     remedy = ""
     if changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
         remedy = "\nThe file is what was written; the exchange of activations is what changed the outputs. " + (
@@ -317,7 +323,7 @@ def _require_parity(compared: Compared, options: ExportOptions, given: Given, ch
             else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
             "sqp_keras.distill) and export the result, or accept the change with --max-change."
         )
-    raise ParityError(f"The file does not agree with {given.loaded.source}:{listed}{remedy}")
+    raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
 
 
 def _rendered(

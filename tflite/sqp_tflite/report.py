@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqp_tflite.agreement import GIVEN, Agreement
+from sqp_tflite.wording import harmless
 
 SCHEMA = 2
 """Version of the JSON object; increased when a key changes its meaning or is removed."""
@@ -73,7 +74,7 @@ class Finding:
 
     def __str__(self) -> str:
         received = f" Received: {self.received}." if self.received else ""
-        return f"`{self.layer}`: {self.rule}{received} {self.remedy}"
+        return harmless(f"`{self.layer}`: {self.rule}{received} {self.remedy}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from sqp_tflite import accept
+from sqp_tflite.cli.actions import Include, Version
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.mcu import include_dir
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
 from sqp_tflite.options import ARTEFACTS, HEADS, REQUIREMENTS
+from sqp_tflite.wording import LONGEST, harmless, shortened
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -97,6 +98,7 @@ def export_parser() -> argparse.ArgumentParser:
     _numbers(parser)
     _data(parser)
     _activations(parser)
+    _memory(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
     firmware = parser.add_argument_group("firmware")
     firmware.add_argument(
@@ -107,7 +109,9 @@ def export_parser() -> argparse.ArgumentParser:
         help="one or more of c (array and header), resolver (the op resolver), golden (test vectors), project (a "
         "folder with all of these and a self-test), separated by commas",
     )
-    firmware.add_argument("--ram", type=_bytes, metavar="BYTES", help="max arena size; k is 1024, M is 1024*1024")
+    firmware.add_argument(
+        "--ram", type=_bytes, metavar="BYTES", help="max arena size; k is 1024, M is 1024*1024, G is 1024*1024*1024"
+    )
     firmware.add_argument("--flash", type=_bytes, metavar="BYTES", help="max size of the model file")
     firmware.add_argument("--c-prefix", metavar="NAME", help="prefix of C symbols, macros and files")
     firmware.add_argument("--c-section", metavar="NAME", default="", help="linker section of the model array")
@@ -117,7 +121,7 @@ def export_parser() -> argparse.ArgumentParser:
         default="const",
         help="qualifier of the array's type; '' puts it in RAM (default: const)",
     )
-    firmware.add_argument("--c-include", action=_Include)
+    firmware.add_argument("--c-include", action=Include)
     _common(parser)
     return parser
 
@@ -134,6 +138,7 @@ def inspect_parser() -> argparse.ArgumentParser:
         help="what the exit code is about: runs (the target's interpreter runs the file), free (no operator needs exp "
         "or log), or both (default)",
     )
+    _memory(parser)
     _common(parser)
     return parser
 
@@ -157,6 +162,7 @@ def check_parser() -> argparse.ArgumentParser:
             metavar="NAME,...",
             help=f"the model's {which} in the file's order (default: by the names and shapes in the file)",
         )
+    _memory(parser)
     _common(parser, reports=False)
     return parser
 
@@ -166,33 +172,6 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "sqp-inspect": inspect_parser,
     "sqp-check": check_parser,
 }
-
-
-class _Version(argparse.Action):
-    """Prints the versions of everything that affects an export."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
-        super().__init__(
-            option_strings, dest, nargs=0, help="print the versions of everything that affects an export, and exit"
-        )
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from sqp_tflite.versions import versions
-
-        listed = versions()
-        print(f"{parser.prog} {listed[0][1]}\n" + "\n".join(f"  {name} {at}" for name, at in listed[1:]))
-        parser.exit(0)
-
-
-class _Include(argparse.Action):
-    """Prints the folder of the C sources."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
-        super().__init__(option_strings, dest, nargs=0, help="print the folder of sqp.h, for a compiler's -I, and exit")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(include_dir())
-        parser.exit(0)
 
 
 class _Completion(argparse.Action):
@@ -208,6 +187,7 @@ class _Completion(argparse.Action):
         )
 
     def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
+        """Prints it and ends."""
         from sqp_tflite.cli.completion import script
 
         print(script(shell, {name: make() for name, make in PARSERS.items()}))
@@ -230,7 +210,8 @@ class _Parser(argparse.ArgumentParser):
             if word.startswith("-") and (nearest := difflib.get_close_matches(word.partition("=")[0], known, 1))
         ]
         meant = f"Did you mean {' and '.join(dict.fromkeys(near))}? " if near else ""
-        self.exit(2, f"{self.prog}: {message.rstrip('.')}. {meant}All options: {self.prog} --help\n")
+        said = shortened(harmless(message.rstrip(".")), LONGEST // 2)
+        self.exit(2, f"{self.prog}: {said}. {meant}All options: {self.prog} --help\n")
 
 
 def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
@@ -327,8 +308,17 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     group.add_argument("--json", action="store_true", help="print only one JSON object")
     group.add_argument("--quiet", action="store_true", help="print errors only")
     group.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
-    group.add_argument("--version", action=_Version)
+    group.add_argument("--version", action=Version)
     group.add_argument("--completion", action=_Completion)
+
+
+def _memory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-memory",
+        type=_bytes,
+        metavar="SIZE",
+        help="max memory that what a file declares may take, such as 2G (default: an eighth of the free memory)",
+    )
 
 
 def _read(accepted: accept.Accept) -> Callable[[str], Any]:

@@ -21,9 +21,10 @@ from sqp_tflite.cli import piped
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
 from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import DASH, Piped
-from sqp_tflite.errors import ExportError, shortened
+from sqp_tflite.errors import ExportError
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
+from sqp_tflite.wording import readable, said
 
 __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
 
@@ -138,7 +139,7 @@ def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Names
 
 
 def _unforeseen(error: Exception) -> str:
-    words = shortened(error) or "no message"
+    words = said(error) or "no message"
     return (
         f"unexpected {type(error).__name__}: {words}. This is a fault of the program: please report it with what the "
         "same call prints with --debug."
@@ -154,7 +155,7 @@ def _unprintable(stream: IO[str], program: str, error: OSError, written: str = "
 def _say(stream: IO[str], line: str) -> None:
     """Prints a line where someone may see it; a stream that is gone or full is no reason to end in another way."""
     with contextlib.suppress(OSError, ValueError):
-        print(line, file=stream, flush=True)
+        print(readable(line), file=stream, flush=True)
 
 
 @contextlib.contextmanager
@@ -256,6 +257,7 @@ def _options(call: _Call) -> ExportOptions:
         c_style=CStyle(prefix, given.c_section, given.c_qualifier),
         ram=given.ram,
         flash=given.flash,
+        max_memory=given.max_memory,
         reports=piped.named(given.report),
         command=call.command,
     )
@@ -271,7 +273,7 @@ def _inspect(call: _Call) -> _Outcome:
     paths = piped.named(options.report)
     check_names(paths)
     check_places(paths, (Path(options.file),))
-    graph, report = inspection(Path(options.file), options.target, call.command, options.require)
+    graph, report = inspection(Path(options.file), options.target, call.command, options.require, options.max_memory)
     content, report = Path(options.file).read_bytes(), dataclasses.replace(report, seconds=call.seconds())
     files = {path: render(report, graph, content, path.suffix) for path in paths}
     piped.deliver(call.out, call.piped, content, report, files)
@@ -296,6 +298,7 @@ def _check(call: _Call) -> _Outcome:
             inputs=options.inputs,
             outputs=options.outputs,
             ends=True,
+            max_memory=options.max_memory,
             progress=tell,
         )
     from sqp_tflite.cli.text import show_check

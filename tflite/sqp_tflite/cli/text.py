@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 from pathlib import Path
+from typing import TypeVar, cast
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +15,7 @@ from sqp_tflite.agreement import Agreement, tables
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.report import Finding, Memory, OpRow, Report, TensorRow
+from sqp_tflite.wording import harmless, shortened
 
 _VERDICTS = {
     "ok": ("OK", "bold green", "may ship to"),
@@ -21,10 +24,16 @@ _VERDICTS = {
 }
 _MOST_LAYERS = 4
 _WORST = 5
+_MOST_FINDINGS = 50
+_MOST_ROWS = 200
+_LONGEST_CELL = 160
+
+_Shown = TypeVar("_Shown")
 
 
 def show_report(console: Console, report: Report) -> None:
     """Prints a finished or refused export."""
+    report = _safe(report)
     word, style, verb = _VERDICTS[report.verdict]
     if report.verdict == "ok" and report.unproven:
         word, style = "OK, NOT PROVEN", "bold yellow"
@@ -50,6 +59,7 @@ def show_report(console: Console, report: Report) -> None:
 
 def show_plan(console: Console, report: Report) -> None:
     """Prints what an export would do."""
+    report = _safe(report)
     console.print(Text.assemble(("PLAN", "bold"), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
     _changes(console, report)
     _notes(console, report.notes)
@@ -57,21 +67,23 @@ def show_plan(console: Console, report: Report) -> None:
 
 def show_graph(console: Console, graph: Graph, report: Report) -> None:
     """Prints what a TFLite file contains and whether the target can run it."""
+    report = _safe(report)
     word, style, _ = _VERDICTS[report.verdict]
     console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
     needs = ", ".join(report.exp_and_log)
     console.print(_plain(f"    {NAMES[report.target]} runs it: {report.runs}"))
     console.print(_plain(f"    free of exp and log: {f'no ({needs})' if needs else 'yes'}"))
-    written = graph.description or "unknown"
+    written = _safe(graph.description) or "unknown"
     console.print(_plain(f"    {graph.size_bytes:,} bytes, sha256 {graph.sha256[:16]}, written by: {written}"))
     show_findings(console, report.findings)
     _operators(console, report.ops)
     islands = graph.float_islands()
     if islands:
         _head(console, "float islands")
-        for island in islands:
+        for island in islands[:_MOST_ROWS]:
             where = graph.main.tensors[island[0].outputs[0]].name if island[0].outputs else "?"
-            console.print(_plain(f"  {' '.join(op.name for op in island)} at {where}"))
+            console.print(_plain(_safe(f"  {' '.join(op.name for op in island)} at {where}")))
+        _more(console, len(islands) - _MOST_ROWS)
     _memory(console, report.memory)
     _tensors(console, report.inputs, report.outputs)
     _notes(console, report.notes)
@@ -79,6 +91,7 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
 
 def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None:
     """Prints how well a file agrees with its model, verdict first."""
+    file, rows = _safe(file), _safe(rows)
     failed = [row.runtime for row in rows if row.status in ("differs", "failed")]
     ran = [row for row in rows if row.status != "not checked"]
     verdict = ("DIFFERS", "bold red") if failed else ("AGREES", "bold green") if ran else ("NOT CHECKED", "bold yellow")
@@ -89,7 +102,7 @@ def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None
 
 def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: tuple[Path, ...] = ()) -> None:
     """Prints the files that were written besides the model, a folder on one line."""
-    _head(console, f"also written to {folder}")
+    _head(console, _safe(f"also written to {folder}"))
     counts: dict[str, int] = {}
     for file in files:
         top, slash, _ = file.partition("/")
@@ -97,16 +110,17 @@ def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: 
     for name, count in counts.items():
         console.print(_plain(f"  {name}" + (f" ({count} files, see its README.md)" if name.endswith("/") else "")))
     for path in reports:
-        console.print(_plain(f"  {path}"))
+        console.print(_plain(_safe(f"  {path}")))
 
 
 def show_findings(console: Console, findings: tuple[Finding, ...]) -> None:
-    """Prints every finding with its rule and remedy."""
-    for finding in findings:
+    """Prints each finding with its rule and remedy; of thousands only the first, JSON and HTML have them all."""
+    for finding in findings[:_MOST_FINDINGS]:
         console.print(Text.assemble(("  x ", "red"), (finding.layer, "bold"), f": {finding.rule}"))
         if finding.received:
             console.print(f"      received: {finding.received}", style="dim", highlight=False, markup=False)
         console.print(_plain(f"      {finding.remedy}"))
+    _more(console, len(findings) - _MOST_FINDINGS)
 
 
 def show_agreement(console: Console, rows: tuple[Agreement, ...]) -> None:
@@ -116,7 +130,7 @@ def show_agreement(console: Console, rows: tuple[Agreement, ...]) -> None:
             console.print(_plain(f"  {found.title}"))
         table = _table(*found.columns)
         for status, cells in zip(found.statuses, found.rows, strict=True):
-            table.add_row(*map(escape, cells), style="" if status == "ok" else "yellow")
+            table.add_row(*_cells(*cells), style="" if status == "ok" else "yellow")
         console.print(table)
     for row in rows:
         if row.reason:
@@ -127,15 +141,18 @@ def _changes(console: Console, report: Report) -> None:
     if report.replacements:
         _head(console, "replaced activations")
         table = _table("layer", "was", "now", "terms", "max change")
-        for change in report.replacements:
-            table.add_row(change.layer, change.was, change.now, str(change.terms or ""), _number(change.max_change))
+        for change in report.replacements[:_MOST_ROWS]:
+            terms = str(change.terms or "")
+            table.add_row(*_cells(change.layer, change.was, change.now, terms, _number(change.max_change)))
         console.print(table)
+        _more(console, len(report.replacements) - _MOST_ROWS)
     if report.plan:
         _head(console, "activations")
         table = _table("layer", "activation", "becomes", "ops")
-        for row in report.plan:
-            table.add_row(row.layer, row.activation, row.becomes, str(len(row.ops)))
+        for row in report.plan[:_MOST_ROWS]:
+            table.add_row(*_cells(row.layer, row.activation, row.becomes, str(len(row.ops))))
         console.print(table)
+        _more(console, len(report.plan) - _MOST_ROWS)
 
 
 def _operators(console: Console, rows: tuple[OpRow, ...]) -> None:
@@ -143,11 +160,13 @@ def _operators(console: Console, rows: tuple[OpRow, ...]) -> None:
         return
     _head(console, "operators")
     table = _table("op", "type", "version", "count", "layers")
-    for row in rows:
+    for row in rows[:_MOST_ROWS]:
         more = len(row.layers) - _MOST_LAYERS
-        shown = ", ".join(row.layers[:_MOST_LAYERS]) + (f" and {more} more" if more > 0 else "")
-        table.add_row(row.op, row.dtype, str(row.version), str(row.count), shown)
+        shown = ", ".join(shortened(layer, _LONGEST_CELL // 2) for layer in row.layers[:_MOST_LAYERS])
+        shown += f" and {more} more" if more > 0 else ""
+        table.add_row(*_cells(row.op, row.dtype, str(row.version), str(row.count)), Text(shown))
     console.print(table)
+    _more(console, len(rows) - _MOST_ROWS)
 
 
 def _memory(console: Console, memory: Memory) -> None:
@@ -172,10 +191,11 @@ def _tensors(console: Console, inputs: tuple[TensorRow, ...], outputs: tuple[Ten
     _head(console, "inputs and outputs")
     table = _table("", "index", "name", "shape", "type", "scale", "zero point")
     for kind, rows in (("input", inputs), ("output", outputs)):
-        for row in rows:
+        for row in rows[:_MOST_ROWS]:
             scale, point = _number(row.scale, 6), "" if row.zero_point is None else str(row.zero_point)
-            table.add_row(kind, str(row.index), row.name, str(row.shape), row.dtype, scale, point)
+            table.add_row(*_cells(kind, str(row.index), row.name, str(row.shape), row.dtype, scale, point))
     console.print(table)
+    _more(console, max(len(inputs), len(outputs)) - _MOST_ROWS)
 
 
 def _layer_errors(console: Console, report: Report) -> None:
@@ -184,13 +204,34 @@ def _layer_errors(console: Console, report: Report) -> None:
     _head(console, "error per layer, worst first")
     table = _table("layer", "max error", "of range")
     for row in report.layer_errors[:_WORST]:
-        table.add_row(row.layer, _number(row.max_abs_error), _number(row.error_of_range))
+        table.add_row(*_cells(row.layer, _number(row.max_abs_error), _number(row.error_of_range)))
     console.print(table)
 
 
 def _notes(console: Console, notes: tuple[str, ...]) -> None:
-    for note in notes:
+    for note in notes[:_MOST_ROWS]:
         console.print(f"note: {note}", style="dim", highlight=False, markup=False)
+
+
+def _more(console: Console, count: int) -> None:
+    if count > 0:
+        console.print(f"  ... and {count:,} more: --json has all", style="dim", highlight=False, markup=False)
+
+
+def _safe(value: _Shown) -> _Shown:
+    """Returns a value whose texts, at any depth, are fit for a terminal: names come from files."""
+    if isinstance(value, str) and not isinstance(value, enum.Enum):
+        return cast(_Shown, shortened(harmless(value)))
+    if isinstance(value, tuple):
+        return cast(_Shown, tuple(_safe(item) for item in value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: _safe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **parts)
+    return value
+
+
+def _cells(*texts: str) -> tuple[Text, ...]:
+    return tuple(Text(shortened(text, _LONGEST_CELL)) for text in texts)
 
 
 def _head(console: Console, title: str) -> None:

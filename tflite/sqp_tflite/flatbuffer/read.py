@@ -12,44 +12,55 @@ from typing import Any
 
 from sqp_tflite import accept
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.files import check_input
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Graph, Op, Quantization, Signature, Subgraph, Tensor
+from sqp_tflite.limits import limit
 
 _DTYPE_BY_OUTPUT = ("GATHER", "GATHER_ND", "SELECT", "SELECT_V2", "EMBEDDING_LOOKUP", "TRANSPOSE_CONV", "ONE_HOT")
 """Ops whose first computed input is an index, a condition or a shape: the output has the type that matters."""
+
+_MOST_TABLES = 1_000_000
+"""The verifier of TFLite's own runtime reads no more tables than this."""
+
+_LEAST_ELEMENTS = 1 << 20
+"""A file may declare this many elements of shapes, scales and names whatever its size, and four times its size: a
+writer may let equal parts share a place, but not all of them."""
 
 _BROKEN = (struct.error, ValueError, IndexError, TypeError, AttributeError, KeyError, OverflowError, MemoryError)
 """What the schema's reader raises on bytes that are not a flatbuffer, or only the beginning of one."""
 
 
-def read(source: bytes | str | os.PathLike[str]) -> Graph:
+def read(source: bytes | str | os.PathLike[str], *, max_memory: int | str | None = None) -> Graph:
     """Returns the graph of a TFLite file.
 
     Args:
         source: The file's bytes, or its path.
+        max_memory: Bytes that a file may have; None for an eighth of the free memory.
 
     Raises:
         BadInputError: Neither bytes nor a path, no such file, not a TFLite file, or one that was cut short.
     """
-    return opened(*bytes_of(source))[1]
+    return opened(*bytes_of(source, max_memory=max_memory))[1]
 
 
-def bytes_of(source: Any, name: str = "`source`") -> tuple[bytes, str]:
+def bytes_of(source: Any, name: str = "`source`", *, max_memory: Any = None) -> tuple[bytes, str]:
     """Returns a file's content, and what messages call the file.
 
     Args:
         source: Its bytes, or its path.
         name: The parameter that it was passed as.
+        max_memory: Bytes that a file may have; None for an eighth of the free memory.
 
     Raises:
-        BadInputError: Neither bytes nor a path, or no such file.
+        BadInputError: Neither bytes nor a path, no such file, or one that is too large.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), name
     if not isinstance(source, (str, os.PathLike)):
         accept.refuse(name, "the path of a TFLite file, or its bytes", source, "Pass e.g. 'model.tflite'.")
     path = accept.path(name, source)
-    return _file(path), accept.quoted(path)
+    return _file(path, accept.optional(accept.size)("`max_memory`", max_memory)), accept.quoted(path)
 
 
 def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
@@ -68,6 +79,7 @@ def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
             f"{len(content)} bytes. {_hint(content)}"
         )
     try:
+        _require_plausible(content, what)
         model = schema.unpack(content)
         return model, _graph(model, content)
     except _BROKEN as error:
@@ -104,8 +116,26 @@ def _hint(content: bytes) -> str:
     return "Pass a .tflite file."
 
 
-def _file(path: Path) -> bytes:
+def _require_plausible(content: bytes, what: str) -> None:
+    """Raises if the file declares more than it can hold: parts may share a place, and so declare it many times."""
+    tables = elements = 0
+    most = max(_LEAST_ELEMENTS, 4 * len(content))
+    for more_tables, more_elements in schema.lengths(content):
+        tables, elements = tables + more_tables, elements + more_elements
+        if tables > _MOST_TABLES or elements > most:
+            raise BadInputError(
+                f"{what} declares more than it can hold. Received: {len(content):,} bytes that declare {tables:,} "
+                f"operators and tensors or more, with {elements:,} elements; the most that is read is "
+                f"{_MOST_TABLES:,} with {most:,}. It may be damaged: fetch or export it again."
+            )
+
+
+def _file(path: Path, max_memory: int | None) -> bytes:
     try:
+        size = path.stat().st_size
+        if not path.is_dir():
+            check_input(path)
+        limit(max_memory).require(size, f"`{path}` has")
         return path.read_bytes()
     except IsADirectoryError as error:
         raise BadInputError(f"{accept.quoted(path)} must be a TFLite file. Received: a folder.") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -41,6 +41,40 @@ def _schema() -> Any:
     from ai_edge_litert import schema_py_generated
 
     return schema_py_generated
+
+
+def lengths(content: bytes) -> Iterator[tuple[int, int]]:
+    """Yields, piece by piece, how many tables a file declares and how many numbers and letters they copy.
+
+    The reader makes objects of all of them, and nothing keeps a file of some kilobytes from letting every entry of
+    every list be the same table, with long lists of its own. Only lengths are read here, and the caller may stop.
+
+    Args:
+        content: The file; `struct.error` and other errors are raised if it is damaged.
+    """
+    model = _schema().Model.GetRootAs(content, 0)
+    yield model.OperatorCodesLength() + model.BuffersLength() + model.MetadataLength() + model.SubgraphsLength(), 0
+    for place in range(model.SignatureDefsLength()):
+        signature = model.SignatureDefs(place)
+        yield 1 + signature.InputsLength() + signature.OutputsLength(), 0
+    for place in range(model.MetadataLength()):
+        yield 0, model.Buffers(model.Metadata(place).Buffer()).DataLength()
+    for place in range(model.SubgraphsLength()):
+        graph = model.Subgraphs(place)
+        yield graph.TensorsLength() + graph.OperatorsLength(), 0
+    for place in range(model.SubgraphsLength()):
+        graph = model.Subgraphs(place)
+        for i in range(graph.TensorsLength()):
+            yield 0, _elements_of_tensor(graph.Tensors(i))
+        for i in range(graph.OperatorsLength()):
+            op = graph.Operators(i)
+            yield 0, op.InputsLength() + op.OutputsLength() + op.IntermediatesLength() + op.CustomOptionsLength()
+
+
+def _elements_of_tensor(tensor: Any) -> int:
+    quantization = tensor.Quantization()
+    points = 0 if quantization is None else quantization.ScaleLength() + quantization.ZeroPointLength()
+    return int(tensor.ShapeLength() + tensor.ShapeSignatureLength() + len(tensor.Name() or b"") + points)
 
 
 def unpack(content: bytes) -> Any:

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqp_tflite import worker
-from sqp_tflite.errors import BadInputError, shortened
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.versions import version
+from sqp_tflite.wording import said
 
 ALIGNMENT = 16
 """TFLM places every buffer, and wants the arena itself, on a multiple of 16 bytes."""
@@ -124,10 +125,10 @@ def search(model: bytes) -> Arena:
 def _cannot_run(words: str, code: int) -> BadInputError:
     lines = words.strip().splitlines()
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    said = shortened(lines[-1]) if lines else f"{how} without a message, in a child process"
+    words = said(lines[-1]) if lines else f"{how} without a message, in a child process"
     return BadInputError(
         "The model must run on the interpreter of TensorFlow Lite Micro to have its arena measured. Received: "
-        f"{said}. Export parts of the model to find the layer that it cannot run, or use --target litert."
+        f"{words}. Export parts of the model to find the layer that it cannot run, or use --target litert."
     )
 
 

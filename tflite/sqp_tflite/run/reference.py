@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sqp_keras.models.heads import last_activations
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.limits import Limit, limit
 from sqp_tflite.report import Activation
 from sqp_tflite.source.activations import activation
 from sqp_tflite.source.load import Loaded
@@ -19,16 +20,19 @@ _CHUNK = 64
 _POSITIVE = ("softplus", "squareplus", "exponential")
 
 
-def reference(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> dict[str, NDArray[Any]]:
+def reference(
+    loaded: Loaded, inputs: Samples, *, finite: bool = True, allowed: Limit | None = None
+) -> dict[str, NDArray[Any]]:
     """Returns Keras's outputs for the samples by name, in order, each of shape (samples, ...), float32.
 
     Args:
         loaded: The model.
         inputs: The samples.
         finite: Whether NaN and infinities are refused: nothing can agree with them.
+        allowed: How much memory the outputs may take; None for the limit of this machine.
 
     Raises:
-        BadInputError: Keras's own outputs are not finite, or not one row of numbers per sample.
+        BadInputError: Keras's own outputs are not finite, or not one row of numbers per sample, or too large.
     """
     chunks, names = [], []
     for start in range(0, len(inputs), _CHUNK):
@@ -36,6 +40,10 @@ def reference(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> dict[s
         names = list(outputs)
         count = min(_CHUNK, len(inputs) - start)
         chunks.append([_rows(name, value, count, loaded.source) for name, value in outputs.items()])
+        if start == 0:
+            needed = sum(part.nbytes for part in chunks[0]) * len(inputs) // min(_CHUNK, len(inputs))
+            what = f"the outputs of `{loaded.source}` for {len(inputs):,} samples take"
+            (allowed or limit()).require(needed, what, "Pass fewer samples with --data")
     found = {name: np.concatenate(parts) for name, *parts in zip(names, *chunks, strict=True)}
     if finite:
         for name, values in found.items():

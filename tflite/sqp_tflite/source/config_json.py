@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqp_tflite.errors import BadInputError, shortened
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.wording import said
 
 MOST_LEVELS = 250
 """A model inside a model takes four levels. Python follows about 1000 calls, and Keras needs several for each level."""
@@ -29,8 +30,7 @@ def parsed(text: str | bytes, what: str) -> dict[str, Any]:
         raise _too_deep(what) from error
     except ValueError as error:
         raise BadInputError(
-            f"{what} must be JSON. Received: {shortened(error)}. The file may be damaged: copy it or save the model "
-            "again."
+            f"{what} must be JSON. Received: {said(error)}. The file may be damaged: copy it or save the model again."
         ) from error
     if not isinstance(found, dict):
         raise BadInputError(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from sqp_tflite import private
-from sqp_tflite.errors import CrashedError, RefusedError, shortened
+from sqp_tflite.errors import CrashedError, RefusedError
 from sqp_tflite.flatbuffer.ends import separate
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source.trace import Traced
+from sqp_tflite.wording import said
 from sqp_tflite.worker import ChildError, Worker
 
 IMPORTS = ("sqp_tflite.source.convert", "tensorflow")
@@ -111,4 +112,4 @@ def _mentioned(text: str, traced: Traced) -> str:
 
 
 def _first_line(text: str) -> str:
-    return shortened(next((line for line in text.splitlines() if line.strip()), "no message"))
+    return said(next((line for line in text.splitlines() if line.strip()), "no message"))

@@ -13,12 +13,13 @@ import sqp_keras
 from sqp_keras.models import sites
 from sqp_keras.models.rules import Cause
 from sqp_keras.models.sites import is_functional
-from sqp_tflite.errors import BadInputError, shortened
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.report import Activation, PlanRow, Replacement
 from sqp_tflite.source.activations import activation
 from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.load import Loaded, reload, structured
 from sqp_tflite.source.samples import Samples
+from sqp_tflite.wording import said
 
 MAX_ERROR = 1e-3
 """Max change of a value under "accurate", as a share of the activation's range."""
@@ -90,7 +91,7 @@ def exchange(
         try:
             return _exchanged(loaded, inputs, replace, head, MAX_ERROR if max_error is None else max_error)
         except (TypeError, ValueError) as error:
-            raise BadInputError(f"{shortened(error, _LONGEST)}.") from error
+            raise BadInputError(f"{said(error, _LONGEST)}.") from error
 
 
 def _exchanged(

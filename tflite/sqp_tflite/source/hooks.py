@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -199,6 +200,37 @@ def _call(stock: Any) -> Any:
         return stock(layer, *arguments, **named)
 
     return call
+
+
+Weighed = Callable[[int], None]
+"""Is told the bytes of each weight before Keras makes it."""
+
+_WEIGHED: ContextVar[Weighed | None] = ContextVar("sqp_tflite_weighed", default=None)
+
+
+@contextlib.contextmanager
+def weighing(tell: Weighed) -> Iterator[None]:
+    """Tells the size of each weight that a layer is about to make: a configuration may ask for any.
+
+    Args:
+        tell: May raise, and the weight is not made.
+    """
+    with hooked(keras.layers.Layer, "add_weight", _add_weight), _set(_WEIGHED, tell):
+        yield
+
+
+def _add_weight(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def add_weight(layer: Any, *arguments: Any, **named: Any) -> Any:
+        tell = _WEIGHED.get()
+        if tell is not None:
+            shape = named.get("shape", arguments[0] if arguments else None)
+            sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+            # float32 at most: what is not a size, Keras refuses itself.
+            tell(4 * math.prod(size for size in sizes if isinstance(size, int)))
+        return stock(layer, *arguments, **named)
+
+    return add_weight
 
 
 _WIDENED: ContextVar[frozenset[int]] = ContextVar("sqp_tflite_widened", default=frozenset())

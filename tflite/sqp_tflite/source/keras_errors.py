@@ -11,7 +11,8 @@ from typing import Any
 
 import keras
 
-from sqp_tflite.errors import BadInputError, ExportError, shortened
+from sqp_tflite.errors import BadInputError, ExportError
+from sqp_tflite.wording import said
 
 
 def cause(error: BaseException) -> str:
@@ -21,15 +22,15 @@ def cause(error: BaseException) -> str:
     the layer, the error must have been raised in `whole_tracebacks`.
     """
     inmost = _chain(error)[-1]
-    said = shortened(inmost) or type(inmost).__name__
+    words = said(inmost) or type(inmost).__name__
     if isinstance(inmost, RecursionError):
-        said = "nested deeper than Python can follow"
+        words = "nested deeper than Python can follow"
     elif isinstance(inmost, MemoryError):
-        said = f"out of memory ({said})"
+        words = f"out of memory ({words})"
     elif isinstance(inmost, (KeyError, IndexError, AttributeError)):  # Their words are of use only with their kind.
-        said = f"{type(inmost).__name__}: {said}"
+        words = f"{type(inmost).__name__}: {words}"
     layer = _layer(error)
-    return f"{layer}: {said}" if layer else said
+    return f"{layer}: {words}" if layer else words
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -118,4 +119,4 @@ def _at(frame: FrameType) -> str:
         return f"`{name}` ({type(own).__name__})" if isinstance(name, str) else ""
     inner: Any = config.get("config", config) if isinstance(config, dict) else None
     name = inner.get("name") if isinstance(inner, dict) else None
-    return f"`{shortened(name, 60)}`" if isinstance(name, str) else ""
+    return f"`{said(name, 60)}`" if isinstance(name, str) else ""

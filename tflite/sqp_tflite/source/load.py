@@ -15,9 +15,11 @@ import keras
 from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.source import hooks, model_file, saved_model_code
+from sqp_tflite.limits import Limit, limit
+from sqp_tflite.source import declared, hooks, model_file, saved_model_code
 from sqp_tflite.source.keras_errors import cause, out_of_memory, running
 from sqp_tflite.source.output_names import output_names
+from sqp_tflite.wording import listed
 
 private.warn("keras")
 
@@ -70,6 +72,7 @@ def load(
     names: Mapping[str, str] | None = None,
     trust: bool = False,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    allowed: Limit | None = None,
 ) -> Loaded:
     """Returns the model and what its inputs and outputs are.
 
@@ -78,6 +81,7 @@ def load(
         names: What an unknown activation name in the file stands for: {"my_softplus": "softplus"}.
         trust: Whether code that is part of the file (lambdas) or named by it (modules to import) may run.
         shapes: Shapes per input name, without the batch, for dimensions that the model leaves open.
+        allowed: How much memory a file's content may take; None for the limit of this machine.
 
     Raises:
         BadInputError: No such file, not a model, damaged, unknown names, code in the file, a model never built, an
@@ -86,8 +90,8 @@ def load(
     if isinstance(model, (str, Path)):
         path = Path(model)
         if path.is_dir():
-            return _saved_model(path, trust)
-        held = model_file.open_model(path, dict(names or {}), trust)
+            return _saved_model(path, trust, allowed or limit())
+        held = model_file.open_model(path, dict(names or {}), trust, allowed or limit())
         return _described(held, str(path), dict(shapes or {}))
     if not isinstance(model, keras.Model):
         raise BadInputError(
@@ -250,13 +254,14 @@ def _tensor(value: Any) -> Any:
     return value
 
 
-def _saved_model(path: Path, trust: bool) -> Loaded:
+def _saved_model(path: Path, trust: bool, allowed: Limit) -> Loaded:
     import tensorflow as tf
 
     if not (path / "saved_model.pb").is_file():
         raise BadInputError(
             f"`{path}` must be a .keras or .h5 file or a SavedModel folder. Received: a folder without saved_model.pb."
         )
+    declared.require_saved_model(path, allowed)
     if not trust:
         saved_model_code.refuse_code(path)
     try:
@@ -273,7 +278,7 @@ def _saved_model(path: Path, trust: bool) -> Loaded:
     if signature is None:
         raise BadInputError(
             f"`{path}` must have the signature `serving_default`. Received: "
-            f"{', '.join(sorted(signatures)[:_MOST_LISTED]) or 'none'}. "
+            f"{listed(sorted(signatures)) or 'none'}. "
             "Write it with model.export(path), or export the .keras file."
         )
     # A signature is stored as a map, which has no order: every process reads another one.

@@ -17,12 +17,15 @@ from typing import Any
 import keras
 
 from sqp_keras.models import sites
-from sqp_tflite.errors import BadInputError, shortened
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_model
-from sqp_tflite.source import archives
+from sqp_tflite.limits import Limit
+from sqp_tflite.source import archives, declared, hooks
 from sqp_tflite.source.config_json import parsed
 from sqp_tflite.source.keras_errors import cause, out_of_memory, whole_tracebacks
+from sqp_tflite.wording import listed, said, shortened
 
+_MOST_LISTED = 3
 _KNOWN_PACKAGES = ("keras", "tensorflow", "sqp_keras", "builtins")
 _STANDARD_FUNCTIONS = ("function", "builtin_function_or_method")
 _NAMESPACES = (
@@ -37,18 +40,19 @@ _BROKEN_H5 = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowEr
 """What h5py raises on a damaged file."""
 
 
-def open_model(path: Path, names: dict[str, str], trust: bool) -> Any:
+def open_model(path: Path, names: dict[str, str], trust: bool, limit: Limit) -> Any:
     """Returns the Keras model of a `.keras` or `.h5` file, not compiled.
 
     Args:
         path: The file.
         names: What unknown activation names stand for.
         trust: Whether code in the file may run.
+        limit: What its weights, its configuration and its parts may take.
 
     Raises:
         BadInputError: See `load.load`.
     """
-    config, writer = _config(path)
+    config, writer = _config(path, limit)
     stand_ins = {name: _stand_in(name, known) for name, known in names.items()}
     _refuse_idle(config, path, names)
     if not trust:
@@ -56,10 +60,13 @@ def open_model(path: Path, names: dict[str, str], trust: bool) -> Any:
         _refuse_unknown(config, path, stand_ins)
     elif os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    weights = declared.Weights(path, limit)
     try:
-        with keras.saving.custom_object_scope(stand_ins), whole_tracebacks():
+        with keras.saving.custom_object_scope(stand_ins), whole_tracebacks(), hooks.weighing(weights.add):
             model = keras.saving.load_model(path, compile=False, safe_mode=not trust)
     except Exception as error:  # Keras and the layers' own code raise every kind here.
+        if weights.refusal is not None:
+            raise weights.refusal from error
         raise BadInputError(
             f"Keras {keras.__version__} cannot open `{path}`{_by(writer)}. Received: {cause(error)}. "
             f"{_way(error, config, writer, set(stand_ins))}"
@@ -97,26 +104,27 @@ def _strange(config: dict[str, Any]) -> Iterator[str]:
                 yield name
 
 
-def _config(path: Path) -> tuple[dict[str, Any], str]:
+def _config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
     """Returns the configuration in a file and the version of the Keras that wrote it, "" where that is not known."""
     check_model(path)
     try:
-        head = path.open("rb").read(8)
+        with path.open("rb") as file:
+            head = file.read(8)
     except OSError as error:
         raise BadInputError(f"`{path}` cannot be read: {error.strerror}. Check its permissions.") from error
     if head[4:8] == b"TFL3":
         raise BadInputError(f"`{path}` must be a Keras model. Received: a TFLite file; look at it with sqp-inspect.")
     if head[:4] == b"PK\x03\x04":
-        return _keras_config(path)
+        return _keras_config(path, limit)
     if head == b"\x89HDF\r\n\x1a\n":
-        return _h5_config(path)
+        return _h5_config(path, limit)
     raise BadInputError(
         f"`{path}` must be a Keras model: a .keras or .h5 file or a SavedModel folder. Received: another kind of "
         f"file ({len(head)} bytes read: {head!r}). Save the model with model.save('model.keras')."
     )
 
 
-def _keras_config(path: Path) -> tuple[dict[str, Any], str]:
+def _keras_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
     if path.suffix == ".npz":
         raise BadInputError(f"`{path}` must be a Keras model. Received: arrays; pass them with --data {path}.")
     if path.suffix != ".keras":
@@ -124,22 +132,19 @@ def _keras_config(path: Path) -> tuple[dict[str, Any], str]:
             f"`{path}` holds a .keras archive: rename it to end in .keras, since Keras chooses its reader by that."
         )
     try:
-        with zipfile.ZipFile(path) as archive:
-            archives.require_plain(archive, f"`{path}`", _AGAIN)
-            broken = archive.testzip()
-            if broken:
-                raise zipfile.BadZipFile(f"{broken} has a wrong checksum")
-            if "config.json" not in archive.namelist():
+        with zipfile.ZipFile(path) as held:
+            archives.require(held, f"`{path}`", _AGAIN, limit)
+            for info in held.infolist():
+                declared.require_member(held, info, path, _AGAIN, limit)
+            if "config.json" not in held.namelist():
                 raise BadInputError(f"`{path}` must hold a config.json. Received: an archive without it. {_AGAIN}")
-            config = archive.read("config.json")
-            metadata = archive.read("metadata.json") if "metadata.json" in archive.namelist() else b"{}"
+            config, metadata = (_json(held, name, path, limit) for name in ("config.json", "metadata.json"))
     except archives.UNREADABLE as error:
         raise BadInputError(
-            f"`{path}` is a damaged .keras archive. Received: {shortened(error)}. It may have been cut short: "
+            f"`{path}` is a damaged .keras archive. Received: {said(error)}. It may have been cut short: "
             "copy or save it again."
         ) from error
-    version = parsed(metadata, f"`metadata.json` in `{path}`").get("keras_version")
-    return parsed(config, f"`config.json` in `{path}`"), _version(version)
+    return config, _version(metadata.get("keras_version"))
 
 
 def _version(given: Any) -> str:
@@ -148,7 +153,16 @@ def _version(given: Any) -> str:
     return text if isinstance(text, str) and re.fullmatch(r"[\w.+-]{1,30}", text) else ""
 
 
-def _h5_config(path: Path) -> tuple[dict[str, Any], str]:
+def _json(held: zipfile.ZipFile, name: str, path: Path, limit: Limit) -> dict[str, Any]:
+    if name == "metadata.json" and name not in held.namelist():
+        return {}
+    what = f"`{name}` in `{path}`"
+    content = archives.content(held, held.getinfo(name))
+    declared.require_json(len(content), what, limit)
+    return parsed(content, what)
+
+
+def _h5_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
     import h5py
 
     if path.suffix not in (".h5", ".hdf5"):
@@ -156,11 +170,12 @@ def _h5_config(path: Path) -> tuple[dict[str, Any], str]:
             f"`{path}` is an HDF5 file: rename it to end in .h5, since Keras chooses its reader by that."
         )
     try:
+        declared.require_h5(path, str(path), limit)
         with h5py.File(path, "r") as file:
             text, version = _attribute(file, "model_config"), _attribute(file, "keras_version")
     except _BROKEN_H5 as error:
         raise BadInputError(
-            f"`{path}` is a damaged HDF5 file. Received: {shortened(error)}. It may have been cut short: copy "
+            f"`{path}` is a damaged HDF5 file. Received: {said(error)}. It may have been cut short: copy "
             "or save it again."
         ) from error
     if text is None:
@@ -171,6 +186,7 @@ def _h5_config(path: Path) -> tuple[dict[str, Any], str]:
     what = f"The attribute `model_config` of `{path}`"
     if not isinstance(text, (str, bytes)):
         raise BadInputError(f"{what} must be text. Received: {type(text).__name__}. {_AGAIN}")
+    declared.require_json(len(text), what, limit)
     return parsed(text, what), _version(version)
 
 
@@ -182,11 +198,9 @@ def _attribute(file: Any, name: str) -> Any:
 def _refuse_code(config: Any, path: Path) -> None:
     where = [layer for layer, node in _nodes(config) if _is_code(node)]
     if where:
-        layers = [f"`{layer}`" for layer in dict.fromkeys(where)]
-        more = [f"{len(layers) - _MOST_LISTED} more layers"] if len(layers) > _MOST_LISTED else []
-        listed = ", ".join(layers[:_MOST_LISTED] + more)
         raise BadInputError(
-            f"A model file must hold data, not code. Received: a lambda (Python bytecode) in {listed} of `{path}`; it "
+            f"A model file must hold data, not code. Received: a lambda (Python bytecode) in "
+            f"{listed(dict.fromkeys(where))} of `{path}`; it "
             "was not run. Use a named activation or layer instead, or pass --trust-code if you trust the file's author."
         )
 
@@ -229,10 +243,12 @@ def _refuse_unknown(config: Any, path: Path, stand_ins: dict[str, Any]) -> None:
         for name, hint in _unknown_names(node, stand_ins):
             unknown.setdefault(name, (layer, hint))
     if unknown:
-        found = [f"`{name}` in `{layer}`: {hint}" for name, (layer, hint) in unknown.items()]
-        more = [f"and {len(found) - _MOST_LISTED} more"] if len(found) > _MOST_LISTED else []
-        listed = "; ".join(found[:_MOST_LISTED] + more)
-        raise BadInputError(f"`{path}` names what neither Keras nor sqp_keras defines. Received: {listed}.")
+        shown = [
+            f"`{shortened(name, 80)}` in `{shortened(layer, 80)}`: {hint}"
+            for name, (layer, hint) in list(unknown.items())[:_MOST_LISTED]
+        ]
+        shown += [f"and {len(unknown) - _MOST_LISTED:,} more"] if len(unknown) > _MOST_LISTED else []
+        raise BadInputError(f"`{path}` names what neither Keras nor sqp_keras defines. Received: {'; '.join(shown)}.")
 
 
 def _unknown_names(node: dict[str, Any], stand_ins: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import functools
+import math
 import os
-import tokenize
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite import accept
-from sqp_tflite.errors import BadInputError, shortened
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data
-from sqp_tflite.source import archives
+from sqp_tflite.limits import Limit, limit
+from sqp_tflite.source.arrays import read_arrays
+from sqp_tflite.wording import listed, shortened
 
 if TYPE_CHECKING:
     from sqp_tflite.source.load import InputSpec
@@ -25,13 +24,11 @@ if TYPE_CHECKING:
 GivenData: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any] | Sequence[Any] | None
 """What users pass as data: a path, arrays by name, one array (or lists of numbers), or nothing."""
 
+SEEDED = 32
+"""Samples that are made up where there are no data."""
+
 LABELS = "y"
 ONLY_INPUT = "x"
-
-_NPY, _ZIP = b"\x93NUMPY", b"PK"
-_AGAIN = "Save it with numpy.savez(path, x=...)."
-_UNREADABLE_ARRAY = (*archives.UNREADABLE, MemoryError, TypeError, KeyError, SyntaxError, tokenize.TokenError)
-"""What NumPy raises on an array whose header is damaged or claims too much, or that is a pickle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +66,36 @@ class Data:
         return {name: np.shape(array)[1:] for name, array in self.arrays.items()}
 
 
-def open_data(data: GivenData) -> Data | None:
+def open_data(data: GivenData, allowed: Limit | None = None) -> Data | None:
     """Returns the user's arrays; None without data.
 
+    Args:
+        data: As in `samples`.
+        allowed: How much memory they may take; None for the limit of this machine.
+
     Raises:
-        BadInputError: A file that isn't there or isn't npz, or no arrays.
+        BadInputError: A file that isn't there, isn't npz or is too large, or no arrays.
     """
-    return None if data is None else Data(*_arrays(data))
+    return None if data is None else Data(*_arrays(data, allowed or limit()))
 
 
-def samples(data: Data | GivenData, specs: tuple[InputSpec, ...]) -> Samples:
+def samples(data: Data | GivenData, specs: tuple[InputSpec, ...], allowed: Limit | None = None) -> Samples:
     """Returns the data checked against the model's inputs; without data, seeded inputs.
 
     Args:
         data: Path of an .npz (or, for one input, .npy) file, a mapping of arrays or one array. Keys are the names of
             the Keras inputs (or `x` if there is one input), and `y` for labels. Or the result of `open_data`.
         specs: The model's inputs.
+        allowed: As in `open_data`.
 
     Raises:
-        BadInputError: A file that isn't there or isn't npz; a key that is missing, unknown or given twice; a shape
-            that doesn't fit; no samples; a number that isn't finite (with its row).
+        BadInputError: A file that isn't there, isn't npz or is too large; a key that is missing, unknown or given
+            twice; a shape that doesn't fit; no samples; a number that isn't finite (with its row).
     """
-    opened = data if isinstance(data, Data) else open_data(data)
+    allowed = allowed or limit()
+    opened = data if isinstance(data, Data) else open_data(data, allowed)
     if opened is None:
+        _require_room(allowed, SEEDED, specs, "the model's inputs, in", "Make the inputs smaller")
         return seeded(specs)
     arrays, what = dict(opened.arrays), opened.what
     labels = arrays.pop(LABELS, None) if LABELS not in {spec.name for spec in specs} else None
@@ -100,17 +104,25 @@ def samples(data: Data | GivenData, specs: tuple[InputSpec, ...]) -> Samples:
     names = [spec.name for spec in specs]
     if set(arrays) != set(names):
         raise BadInputError(
-            f"{what} must hold one array per Keras input: {_listed(names)}{' (or x)' if len(names) == 1 else ''}, and "
-            f"may hold labels under y. Received: {_listed(arrays) or 'no array'}. "
+            f"{what} must hold one array per Keras input: {listed(names)}{' (or x)' if len(names) == 1 else ''}, and "
+            f"may hold labels under y. Received: {listed(arrays) or 'no array'}. "
             "Save it with numpy.savez and these names."
         )
+    count = max((len(array) for array in arrays.values() if np.ndim(array)), default=0)
+    _require_room(allowed, count, specs, f"{what}, as the model's inputs for", "Pass fewer samples")
     inputs = tuple(_checked(arrays[spec.name], spec, what) for spec in specs)
     _check_labels(labels, what)
     _check_counts(inputs, names, labels, what)
     return Samples(inputs, None if labels is None else np.asarray(labels), given=True)
 
 
-def seeded(specs: tuple[InputSpec, ...], count: int = 32) -> Samples:
+def _require_room(allowed: Limit, count: int, specs: tuple[InputSpec, ...], what: str, remedy: str) -> None:
+    """Raises if the samples, in the type of the model's inputs, do not fit: bytes become four times as long."""
+    needed = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs)
+    allowed.require(count * needed, f"{what} {count:,} samples, takes", remedy)
+
+
+def seeded(specs: tuple[InputSpec, ...], count: int = SEEDED) -> Samples:
     """Returns seeded inputs with zeros, ordinary values and large values.
 
     Args:
@@ -134,9 +146,11 @@ def seeded(specs: tuple[InputSpec, ...], count: int = 32) -> Samples:
     return Samples(tuple(inputs), None, given=False)
 
 
-def _arrays(data: Any) -> tuple[dict[str, Any], str]:
+def _arrays(data: Any, allowed: Limit) -> tuple[dict[str, Any], str]:
     if isinstance(data, (str, os.PathLike)):
-        return _file(accept.path("`data`", data)), f"`{data}`"
+        path = accept.path("`data`", data)
+        check_data(path)
+        return {name or ONLY_INPUT: array for name, array in read_arrays(path, allowed).items()}, f"`{data}`"
     if hasattr(data, "keys") and hasattr(data, "__getitem__") and not isinstance(data, type):
         return {str(name): _array(data[name], f"`{name}` in `data`") for name in data}, "`data`"
     if isinstance(data, (list, tuple)) or hasattr(data, "__array__"):
@@ -153,42 +167,6 @@ def _array(values: Any, what: str) -> NDArray[Any]:
         raise BadInputError(
             f"{what} must be an array of numbers, all rows of one shape. Received: {accept.shown(values)}, of which "
             "numpy makes no array. Pad or cut the rows to one length, or pass numpy.asarray(...) of it."
-        ) from error
-
-
-def _file(path: Path) -> dict[str, Any]:
-    check_data(path)
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_NPY))
-        if head == _NPY:
-            return {ONLY_INPUT: _loaded(lambda: np.load(path, allow_pickle=False), f"`{path}`")}
-        if not head.startswith(_ZIP):
-            raise _no_npz(path, f"another kind of file, which begins with {head!r}" if head else "an empty file")
-        with zipfile.ZipFile(path) as archive:
-            archives.require_plain(archive, f"`{path}`", _AGAIN)
-        with np.load(path, allow_pickle=False) as held:
-            return {
-                name: _loaded(functools.partial(held.__getitem__, name), f"`{name}` in `{path}`") for name in held.files
-            }
-    except archives.UNREADABLE as error:
-        raise _no_npz(path, shortened(getattr(error, "strerror", None) or error)) from error
-
-
-def _no_npz(path: Path, received: str) -> BadInputError:
-    return BadInputError(f"`{path}` must be an .npz file of plain arrays. Received: {received}. {_AGAIN}")
-
-
-def _loaded(load: Callable[[], Any], what: str) -> Any:
-    """Returns one array of a file; its header may be damaged, claim more than there is, or ask for a pickle."""
-    try:
-        return load()
-    except _UNREADABLE_ARRAY as error:
-        said = "a damaged header" if isinstance(error, (SyntaxError, tokenize.TokenError)) else shortened(error)
-        raise BadInputError(
-            f"{what} must be a plain array of numbers that fits in memory. Received: "
-            f"{said or type(error).__name__}. Save it again: "
-            'numpy.savez(path, x=numpy.asarray(values, "float32")).'
         ) from error
 
 
@@ -229,12 +207,8 @@ def _check_labels(labels: Any, what: str) -> None:
 
 
 def _check_counts(inputs: tuple[NDArray[Any], ...], names: list[str], labels: Any, what: str) -> None:
-    counts = {name: len(array) for name, array in zip(names, inputs, strict=True)}
+    counts = {shortened(name, 40): len(array) for name, array in zip(names, inputs, strict=True)}
     if labels is not None:
         counts[LABELS] = len(np.atleast_1d(labels))
     if len(set(counts.values())) > 1:
         raise BadInputError(f"The arrays in {what} must have the same number of rows. Received: {counts}.")
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(f"`{name}`" for name in names)

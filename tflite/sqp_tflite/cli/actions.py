@@ -1,0 +1,38 @@
+"""Options that print something and end: versions, the folder of the C sources."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from sqp_tflite.mcu import include_dir
+
+
+class Version(argparse.Action):
+    """Prints the versions of everything that affects an export."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+        super().__init__(
+            option_strings, dest, nargs=0, help="print the versions of everything that affects an export, and exit"
+        )
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Prints them and ends."""
+        from sqp_tflite.versions import versions
+
+        listed = versions()
+        print(f"{parser.prog} {listed[0][1]}\n" + "\n".join(f"  {name} {at}" for name, at in listed[1:]))
+        parser.exit(0)
+
+
+class Include(argparse.Action):
+    """Prints the folder of the C sources."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+        super().__init__(option_strings, dest, nargs=0, help="print the folder of sqp.h, for a compiler's -I, and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Prints it and ends."""
+        print(include_dir())
+        parser.exit(0)

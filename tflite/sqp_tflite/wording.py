@@ -1,0 +1,84 @@
+"""Words that come from files, made fit for a message: no line grows long, and nothing but text reaches the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+LONGEST = 600
+"""Characters of a line of a message."""
+
+MOST_LINES = 50
+"""Lines of a message that lists something."""
+
+LONGEST_NAME = 80
+"""Characters of one name in a list."""
+
+LONGEST_SAID = 300
+"""Characters of another package's message."""
+
+_NOISE = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node [^}]*\}\}")
+"""Colours, and TensorFlow's name of the function around an operator."""
+
+_CUT = " ... "
+_END = 0.4
+"""The share of a shortened line that is its end: a message ends with what to do."""
+
+
+def harmless(text: str) -> str:
+    r"""Returns a text with its control characters, line breaks and the like written as escapes, such as `\x1b`.
+
+    A name with a line break could otherwise pass for a line of ours, and one with an escape sequence could change the
+    terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """Returns a text of at most `most` characters: what is too much is left out in the middle."""
+    if len(text) <= most:
+        return text
+    end = int((most - len(_CUT)) * _END)
+    return text[: most - len(_CUT) - end].rstrip() + _CUT + text[len(text) - end :].lstrip()
+
+
+def said(message: object, most: int = LONGEST_SAID) -> str:
+    """Returns another package's message on one line, without colours and without the final full stop.
+
+    Args:
+        message: An error, or its text. Of an error without a text the kind is returned.
+        most: Characters that are shown.
+    """
+    line = " ".join(_NOISE.sub("", str(message)).split())
+    if not line and isinstance(message, BaseException):
+        return type(message).__name__
+    return shortened(line.rstrip("."), most)
+
+
+def readable(text: str, most_lines: int = 1) -> str:
+    """Returns a message that is safe to print: at most so many lines, none of them long.
+
+    Args:
+        text: The message; with one line, a line break in it is written as an escape.
+        most_lines: How many lines it may have.
+    """
+    if most_lines == 1:
+        return shortened(harmless(text))
+    lines = text.split("\n")
+    kept = lines if len(lines) <= most_lines else lines[: most_lines - 1]
+    more = [f"... and {len(lines) - len(kept):,} more"] if len(kept) < len(lines) else []
+    return "\n".join([*(shortened(harmless(line)) for line in kept), *more])
+
+
+def listed(names: Iterable[object], most: int = 6) -> str:
+    """Returns names as "`a`, `b`, `c` and 997 more".
+
+    Args:
+        names: In order.
+        most: How many are named.
+    """
+    every = list(names)
+    first = ", ".join(f"`{shortened(harmless(str(name)), LONGEST_NAME)}`" for name in every[:most])
+    return first + (f" and {len(every) - most:,} more" if len(every) > most else "")
