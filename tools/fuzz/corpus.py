@@ -60,7 +60,7 @@ def make(folder: Path, *, large: bool = True) -> None:
 
     Args:
         folder: Where; it must exist.
-        large: Whether to make all of it, which takes about half a minute; else what takes a few seconds.
+        large: Whether to make all of it, which takes about half a minute; else one model and no TFLite file.
     """
     import numpy as np
 
@@ -76,7 +76,8 @@ def make(folder: Path, *, large: bool = True) -> None:
             model.export(folder / "models" / f"{name}_saved", verbose=False)
         inputs = {t.name: generator.standard_normal((8, *t.shape[1:])).astype("f4") for t in model.inputs}
         np.savez(folder / "data" / f"{name}.npz", **inputs, y=generator.integers(0, 2, 8))
-        _export(model, folder, name, inputs, integer=large and name != "rnn")
+        if large:
+            _export(model, folder, name, inputs, integer=name != "rnn")
     _hidden(folder / "hidden")
 
 
