@@ -3,13 +3,16 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SECONDS ?= 600
+SEED ?=
 
-.PHONY: demo test test-large lint paper package package-check clean help
+.PHONY: demo test test-large fuzz lint paper package package-check clean help
 
 help:
 	@echo "make demo           train on real digits, export, prove the file on every runtime (about a minute after set-up)"
 	@echo "make test           run the tests (about five minutes on two cores)"
 	@echo "make test-large     run the tests that make test leaves out: large networks, long training"
+	@echo "make fuzz           damaged files, strange calls, blocked streams: make fuzz SECONDS=1800 SEED=7 (default: 10 minutes)"
 	@echo "make lint           format check, lint, types"
 	@echo "make paper          reproduce the paper's table and figures on this machine (under ten minutes)"
 	@echo "make package        build sdist and wheel into dist/ and check their metadata"
@@ -31,6 +34,9 @@ test: $(READY)
 
 test-large: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m large
+
+fuzz: $(READY)
+	$(BIN)/python -m tools.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -6,7 +6,7 @@ The file is run here, by the interpreters themselves: the product's own comparis
 import keras
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 import sqp_tflite
 from random_models import build, models, options
@@ -75,7 +75,6 @@ def judge(wanted, chosen):
     """Exports a model and looks at the outcome; returns what it was."""
     model = build(wanted)
     rows = samples(model)
-    note(f"{wanted} {chosen}")
     try:
         made = sqp_tflite.export(model, data={"x": rows}, **chosen)
     except sqp_tflite.RefusedError as error:

@@ -26,12 +26,17 @@ def folder(tmp_path_factory):
     return made
 
 
-def run(folder, name, *given, closed=(), full=()):
-    """Runs a command whose streams are closed, or open but not for writing, as a full disk is."""
+def run(folder, name, *given, closed=(), full=(), broken=()):
+    """Runs a command whose streams are closed, or open but not for writing, as a full disk is, or without a reader."""
     code = f"import sys; from sqp_tflite.cli.commands import {COMMANDS[name]} as main; sys.argv[0] = {name!r}; "
     blocked = os.open(folder / "net.keras", os.O_RDONLY)
 
+    reader, pipe = os.pipe()
+    os.close(reader)
+
     def before() -> None:
+        for number in broken:
+            os.dup2(pipe, number)
         for number in full:
             os.dup2(blocked, number)
         for number in closed:
@@ -42,6 +47,7 @@ def run(folder, name, *given, closed=(), full=()):
         capture_output=True, text=True, cwd=folder, preexec_fn=before, timeout=300,
     )  # fmt: skip
     os.close(blocked)
+    os.close(pipe)
     return done
 
 
@@ -83,6 +89,17 @@ def test_an_inspection_that_cannot_be_printed_is_an_error(folder):
     done = run(folder, "sqp-inspect", "net.tflite", full=(1,))
     assert done.returncode == 2
     assert done.stderr.startswith("sqp-inspect: standard output cannot be written: ")
+
+
+def test_an_inspection_that_wrote_its_report_ends_as_if_it_were_printed(folder):
+    done = run(folder, "sqp-inspect", "net.tflite", "--report", "net.json", full=(1,))
+    assert (done.returncode, (folder / "net.json").exists()) == (0, True)
+    assert "standard output cannot be written" in done.stderr and "The report was written." in done.stderr
+
+
+def test_a_reader_that_stops_changes_no_exit_code(folder):
+    done = run(folder, "sqp-inspect", "net.tflite", broken=(1,))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_unforeseen_is_one_line_and_no_refusal(folder, monkeypatch, capfd):

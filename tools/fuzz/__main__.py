@@ -74,7 +74,10 @@ def _corpus() -> Path:
         made = folder.with_suffix(".new")
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir(parents=True)
-        subprocess.run([sys.executable, "-m", "tools.fuzz.corpus", str(made)], check=True, cwd=ROOT)
+        command = [sys.executable, "-m", "tools.fuzz.corpus", str(made)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+        if done.returncode:
+            sys.exit(f"The inputs cannot be made:\n{done.stdout[-5000:]}")
         made.rename(folder)
     return folder
 

@@ -278,7 +278,7 @@ def _inspect(call: _Call) -> _Outcome:
     files = {path: render(report, graph, content, path.suffix) for path in paths}
     piped.deliver(call.out, call.piped, content, report, files)
     shown = functools.partial(show_graph, graph=graph, report=report)
-    written = " The report was written." if call.piped else ""
+    written = " The report was written." if options.report else ""
     return _Outcome(1 if report.findings else 0, lambda: _print(call, report.to_dict(), shown), written)
 
 
@@ -338,6 +338,10 @@ def _console(stream: IO[str]) -> Any:
 
     from rich.console import Console
 
+    class Own(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich itself exits with 1, which means "refused" here.
+
     if not stream.isatty():
-        return Console(file=stream, color_system=None, soft_wrap=True, width=200)
-    return Console(file=stream, color_system=None) if os.environ.get("NO_COLOR") else Console(file=stream)
+        return Own(file=stream, color_system=None, soft_wrap=True, width=200)
+    return Own(file=stream, color_system=None) if os.environ.get("NO_COLOR") else Own(file=stream)
