@@ -3,6 +3,7 @@
 import keras
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.trackable.resource import CapturableResource
 
 from sqp_tflite.errors import BadInputError
@@ -89,6 +90,63 @@ def test_what_reaches_outside_is_refused_and_not_run(make, op, tmp_path):
     with pytest.raises(BadInputError, match=f"outside the model.*{op} in `.*--trust-code"):
         refuse_code(tmp_path / "saved")
     assert not (tmp_path / "written").exists()
+
+
+def of_tensorflow_1(folder, op):
+    """Writes a model of TensorFlow 1 with an operator that nothing uses yet; returns its graph for changes."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, (1, 3), name="x")
+        y = tf.identity(x * v1.get_variable("w", (3,)), name="y")
+        made = op(x)
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(folder), {"x": x}, {"y": y})
+    model = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    nodes = {node.name: node for node in model.meta_graphs[0].graph_def.node}
+    return model, model.meta_graphs[0].saver_def, nodes, made.name
+
+
+def test_a_plain_model_of_tensorflow_1_passes(tmp_path):
+    of_tensorflow_1(tmp_path / "saved", lambda x: tf.exp(x).op)
+    refuse_code(tmp_path / "saved")
+
+
+@pytest.mark.parametrize(
+    ("op", "where"),
+    [
+        (lambda path: lambda _: tf.io.write_file(path, "x"), "restore_op_name"),
+        (lambda path: lambda x: tf.raw_ops.SaveV2(
+            prefix=path, tensor_names=["x"], shape_and_slices=[""], tensors=[tf.zeros(1)]), "restore_op_name"),
+        (lambda path: lambda _: tf.io.write_file(path, "x"), "save_tensor_name"),
+    ],
+)  # fmt: skip
+def test_what_hides_where_variables_are_read_or_written_is_refused(op, where, tmp_path):
+    """Loading a model of TensorFlow 1 runs the part of its graph that restores the variables."""
+    model, saver, nodes, hidden = of_tensorflow_1(tmp_path / "saved", op(str(tmp_path / "written")))
+    nodes[getattr(saver, where).partition(":")[0]].input.append(f"^{hidden}")
+    (tmp_path / "saved" / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(BadInputError, match="outside the model.*(WriteFile|SaveV2) in `the main graph`"):
+        load(tmp_path / "saved")
+    assert not list(tmp_path.glob("written*"))
+
+
+def test_saving_is_refused_where_it_would_be_run(tmp_path):
+    """The part that saves is named as the model's output, so that comparing would write a file."""
+    model, saver, nodes, _ = of_tensorflow_1(tmp_path / "saved", lambda x: tf.exp(x).op)
+    nodes["y"].input.append(f"^{saver.save_tensor_name.partition(':')[0]}")
+    (tmp_path / "saved" / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(BadInputError, match="outside the model.*SaveV2"):
+        refuse_code(tmp_path / "saved")
+
+
+def test_a_function_that_is_called_by_its_name_is_looked_through(tmp_path):
+    model, *_ = of_tensorflow_1(tmp_path / "saved", lambda x: tf.exp(x).op)
+    function = model.meta_graphs[0].graph_def.library.function.add()
+    function.signature.name = "Exp"
+    function.node_def.add(name="write", op="WriteFile")
+    (tmp_path / "saved" / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(BadInputError, match="WriteFile in `Exp`"):
+        refuse_code(tmp_path / "saved")
 
 
 def test_loading_asks_first_and_goes_on_when_trusted(tmp_path):

@@ -7,6 +7,7 @@ not have computed in a process that is copied.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -173,6 +174,7 @@ def _hidden(folder: Path) -> None:
     tf.saved_model.save(written, str(folder / "writes"), signatures=written.__call__)
     tf.saved_model.save(_starting(), str(folder / "starts"))
     _old(folder / "old")
+    _restoring(folder / "old", folder / "restores")
 
 
 def _starting() -> Any:
@@ -206,6 +208,21 @@ def _old(folder: Path) -> None:
         v1.saved_model.simple_save(
             session, str(folder), {"x": x}, {"y": y}, legacy_init_op=tf.io.write_file(PAYLOAD, "x")
         )
+
+
+def _restoring(source: Path, target: Path) -> None:
+    """Writes a copy of a SavedModel of TensorFlow 1 whose file is written by the part that restores variables."""
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    shutil.copytree(source, target)
+    model = SavedModel.FromString((target / "saved_model.pb").read_bytes())
+    (graph,) = model.meta_graphs
+    nodes = {node.name: node for node in graph.graph_def.node}
+    nodes[graph.saver_def.restore_op_name].input.append("^WriteFile")
+    graph.collection_def.clear()
+    for name in [name for name in graph.signature_def if name.startswith("_")]:
+        del graph.signature_def[name]
+    (target / "saved_model.pb").write_bytes(model.SerializeToString())
 
 
 if __name__ == "__main__":

@@ -78,7 +78,8 @@ def _edit_dataset(rng: Random, file: Any) -> str:
     way = rng.choice(("values", "values", "shape", "dtype", "removed", "a group", "huge", "empty", "external"))
     if way == "values":
         number = rng.choice((*REALS, 1e30))
-        chosen[...] = np.full(shape, number, "f8").astype(chosen.dtype) if chosen.dtype.kind in "fiu" else old
+        with np.errstate(all="ignore"):
+            chosen[...] = np.full(shape, number, "f8").astype(chosen.dtype) if chosen.dtype.kind in "fiu" else old
         return f"{name} = {number}"
     del file[name]
     if way == "shape":

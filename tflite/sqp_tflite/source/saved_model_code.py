@@ -30,6 +30,14 @@ _MODEL_STATE = re.compile(
 )
 """Stateful operators that keep to the model: its variables, tables, calls, control flow and random numbers."""
 
+_RESTORING = re.compile(r"^(Restore(V2|Slice)?|ShardedFile\w+|DisableCopyOnRead)$")
+"""What reading the model's variables needs besides the arithmetic of a model."""
+
+_SAVING = re.compile(rf"{_RESTORING.pattern}|^(Save(V2|Slices)?|MergeV2Checkpoints)$")
+"""What saving needs too. Neither loading nor running a model does that."""
+
+_NOTHING = re.compile(r"(?!)")
+
 _STREAMS = (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)")
 """Where `tf.print` may write; it can also be told the name of a file."""
 
@@ -77,27 +85,37 @@ def refuse_code(path: Path) -> None:
 def suspects(meta_graph: Any) -> Iterator[Suspect]:
     """Yields the operators of a MetaGraphDef that reach outside the model.
 
-    The functions that save and restore the model's variables use files by nature. They are left out: loading does not
-    run them. One that anything else calls too is looked through.
+    The parts that save and restore the model's variables use files by nature, and may do that and nothing else. Loading
+    a model of TensorFlow 1 runs its part that restores. A function that anything else uses too is no such part.
     """
     library = {function.signature.name: function for function in meta_graph.graph_def.library.function}
-    saving = _saving_nodes(meta_graph)
-    # The variables stand on both sides; a handle does nothing by itself.
-    others = [node for node in meta_graph.graph_def.node if node.name not in saving]
-    roots = set(_called(others)) | set(meta_graph.object_graph_def.concrete_functions)
-    saver = _reachable(_called(node for node in meta_graph.graph_def.node if node.name in saving), library)
-    checked = _reachable(roots, library) | (set(library) - saver)
-    yield from _suspects_of(others, "the main graph")
-    for name in sorted(checked):
-        if name in library:
-            yield from _suspects_of(library[name].node_def, name)
+    nodes = meta_graph.graph_def.node
+    saver = meta_graph.saver_def
+    restoring = _needed(nodes, saver.restore_op_name)
+    saving = _needed(nodes, saver.save_tensor_name, saver.filename_tensor_name) | restoring
+    used = _needed(
+        nodes, *_ends(meta_graph), *(name for node in nodes if node.name not in saving for name in node.input)
+    )
+    main = dict.fromkeys(saving, _SAVING) | dict.fromkeys(restoring, _RESTORING) | dict.fromkeys(used, _NOTHING)
+    allowed: dict[str, re.Pattern[str]] = {}
+    for pattern in (_NOTHING, _RESTORING, _SAVING):
+        roots = _called(node for node in nodes if main.get(node.name, _NOTHING) is pattern)
+        roots |= _of_objects(meta_graph.object_graph_def) if pattern is _NOTHING else set()
+        for name in _reachable(roots, library):
+            allowed.setdefault(name, pattern)
+    for node in nodes:
+        yield from _suspects_of([node], "the main graph", main.get(node.name, _NOTHING))
+    for name in sorted(library):
+        yield from _suspects_of(library[name].node_def, name, allowed.get(name, _NOTHING))
 
 
-def _suspects_of(nodes: Iterable[Any], where: str) -> Iterator[Suspect]:
+def _suspects_of(nodes: Iterable[Any], where: str, allowed: re.Pattern[str]) -> Iterator[Suspect]:
     from tensorflow.python.framework import op_def_registry
 
     for node in nodes:
         known = op_def_registry.get(node.op)
+        if known is not None and allowed.search(node.op):
+            continue
         if node.op == "PrintV2":
             outside = node.attr["output_stream"].s not in _STREAMS
         else:
@@ -107,23 +125,39 @@ def _suspects_of(nodes: Iterable[Any], where: str) -> Iterator[Suspect]:
             yield Suspect(node.op, where)
 
 
-def _saving_nodes(meta_graph: Any) -> set[str]:
-    """The nodes of the main graph that only saving and restoring need."""
-    nodes = {node.name: node for node in meta_graph.graph_def.node}
-    saver = meta_graph.saver_def
-    waiting = [saver.save_tensor_name, saver.restore_op_name, saver.filename_tensor_name]
-    found: set[str] = set()
+def _needed(nodes: Iterable[Any], *names: str) -> set[str]:
+    """The names of the nodes of the main graph that some of them need, and their own."""
+    inputs = {node.name: node.input for node in nodes}
+    waiting, found = list(names), set[str]()
     while waiting:
         name = waiting.pop().lstrip("^").partition(":")[0]
-        if name in nodes and name not in found:
+        if name in inputs and name not in found:
             found.add(name)
-            waiting += nodes[name].input
+            waiting += inputs[name]
     return found
+
+
+def _ends(meta_graph: Any) -> Iterator[str]:
+    """Yields the tensors and nodes that signatures and collections name; some of these are run."""
+    for signature in meta_graph.signature_def.values():
+        for info in (*signature.inputs.values(), *signature.outputs.values()):
+            yield info.name
+    for collection in meta_graph.collection_def.values():
+        yield from collection.node_list.value
+
+
+def _of_objects(objects: Any) -> set[str]:
+    """The functions that the objects of a model refer to."""
+    names = set(objects.concrete_functions)
+    for node in objects.nodes:
+        names |= {*node.function.concrete_functions, node.bare_concrete_function.concrete_function_name}
+    return names
 
 
 def _called(nodes: Iterable[Any]) -> set[str]:
     names: set[str] = set()
     for node in nodes:
+        names.add(node.op)  # An operator may be a function.
         for value in node.attr.values():
             names |= {value.func.name} if value.HasField("func") else set()
             names |= {function.name for function in value.list.func}
