@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -23,8 +24,8 @@ MOST_CPU = 90.0
 MOST_MEMORY = 2 << 30
 """Bytes of the largest process; TensorFlow's imports need about 600 MB."""
 
-PRINTS_ONLY = ("--help", "-h", "--version", "--c-include", "--completion", "--dry-run")
-"""Options with which an export writes no file."""
+_LEAVING = ("--help", "-h", "--version", "--c-include", "--completion")
+"""Options that print something and leave."""
 
 _UNFORESEEN = re.compile(r"unexpected \w+.*please report|please report", re.DOTALL)
 _VARYING = re.compile(r"`.*?`|'.*?'|\".*?\"|0x[0-9a-f]+|[0-9]+")
@@ -106,7 +107,7 @@ def _words(case: Case, ran: Ran) -> list[Fault]:
     longest = max(ran.err.splitlines(), key=len, default="")
     if len(longest) > LONGEST_LINE:
         found.append(Fault("long line", f"{len(longest)} characters: {longest[:150]}"))
-    control = _CONTROL.search(ran.out) or _CONTROL.search(ran.err)
+    control = (None if _piped(case) else _CONTROL.search(ran.out)) or _CONTROL.search(ran.err)
     if control:
         around = control.string[max(0, control.start() - 60) : control.end() + 20]
         found.append(Fault("control character", ascii(around)))
@@ -124,6 +125,17 @@ def _message(case: Case, ran: Ran) -> list[Fault]:
     return []
 
 
+def _leaves(case: Case) -> bool:
+    return any(word.startswith(_LEAVING) for word in case.arguments)
+
+
+def _piped(case: Case) -> bool:
+    """Whether a file goes to standard output."""
+    words = case.arguments
+    after = {word for name, word in itertools.pairwise(words) if name in ("-o", "--output", "--report")}
+    return "-" in after or bool({"-o-", "-o=-", "--output=-", "--report=-"} & set(words))
+
+
 def _quiet(case: Case) -> bool:
     return "--quiet" in case.arguments
 
@@ -132,8 +144,10 @@ def _json(case: Case, ran: Ran) -> list[Fault]:
     words = set(case.arguments)
     if "--json" not in words or "--debug" in words or ran.code not in (0, 1, 3) or 1 in case.streams:
         return []
-    if words & set(PRINTS_ONLY[:-1]) or not ran.out.strip():
-        return [] if ran.code or words & set(PRINTS_ONLY[:-1]) else [Fault("json", "exit code 0 and no JSON")]
+    if _leaves(case) or _piped(case):
+        return []
+    if not ran.out.strip():
+        return [] if ran.code else [Fault("json", "exit code 0 and no JSON")]
     try:
         held = json.loads(ran.out, parse_constant=_no_constant)
     except ValueError as error:
@@ -161,10 +175,8 @@ def _files(case: Case, ran: Ran) -> list[Fault]:
         if not wanted:
             what = "was removed" if now is None else "appeared" if was is None else "was changed"
             found.append(Fault("file", f"{os.path.basename(path)[:80]} {what}, exit code {ran.code}"))
-    writes = (
-        case.program == "sqp-export" and ran.code == 0 and not any(w.startswith(PRINTS_ONLY) for w in case.arguments)
-    )
-    if writes and not paths & set(ran.after):
+    elsewhere = _leaves(case) or _piped(case) or "--dry-run" in case.arguments
+    if case.program == "sqp-export" and ran.code == 0 and not elsewhere and not paths & set(ran.after):
         found.append(Fault("no file", f"exit code 0 and none of {sorted(paths)[:3]}"))
     found += [Fault("temporary", f"{re.sub('[a-z0-9_]{8}', '*', name)} stays") for name in ran.temporary[:1]]
     return found
