@@ -142,5 +142,8 @@ def stored(folder: Path) -> Case:
 
 def plain(value: Any) -> str:
     """Returns a value in few characters, for a description."""
-    text = ascii(value)
+    try:
+        text = ascii(value)
+    except RecursionError:
+        return "nested too deep to be shown"
     return text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
