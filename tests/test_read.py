@@ -9,7 +9,9 @@ import sqp_tflite
 from models import converted, dense
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.schema import pack, unpack
 from sqp_tflite.ops.audit import audit
+from written import perceptron
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,25 @@ def test_codes_above_127_and_old_codes_are_read(exported):
 def test_a_file_cut_short_is_refused(exported, share):
     with pytest.raises(sqp_tflite.BadInputError, match=r"damaged.*cut short|is not a TFLite file"):
         read(exported[: int(share * len(exported))])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("inputs", 99), ("inputs", -2), ("outputs", 99), ("outputs", -1), ("intermediates", 99)],
+)
+def test_a_reference_to_a_tensor_that_is_not_there_is_damage(field, value):
+    model = unpack(perceptron())
+    setattr(model.subgraphs[0].operators[0], field, [value])
+    with pytest.raises(sqp_tflite.BadInputError, match="damaged"):
+        read(pack(model))
+
+
+@pytest.mark.parametrize(("field", "value"), [("inputs", -1), ("outputs", 99)])
+def test_an_end_that_is_not_there_is_damage(field, value):
+    model = unpack(perceptron())
+    setattr(model.subgraphs[0], field, [value])
+    with pytest.raises(sqp_tflite.BadInputError, match="damaged"):
+        read(pack(model))
 
 
 @pytest.mark.parametrize("content", [b"", b"abc", b"PK\x03\x04" + b"x" * 100])

@@ -99,7 +99,7 @@ def subgraph(model: Any, place: int) -> Subgraph:
     """
     graph = model.subgraphs[place]
     tensors = tuple(_tensor(i, tensor, model) for i, tensor in enumerate(graph.tensors or ()))
-    return Subgraph(
+    made = Subgraph(
         name=schema.text(graph.name),
         tensors=tensors,
         ops=tuple(
@@ -108,6 +108,17 @@ def subgraph(model: Any, place: int) -> Subgraph:
         inputs=_integers(graph.inputs),
         outputs=_integers(graph.outputs),
     )
+    _check_indices(made)
+    return made
+
+
+def _check_indices(graph: Subgraph) -> None:
+    """Raises `IndexError` if something refers to a tensor that is not there; an omitted input (-1) is none."""
+    needed = {*graph.inputs, *graph.outputs, *(index for op in graph.ops for index in op.outputs)}
+    given = {index for op in graph.ops for index in (*op.inputs, *op.intermediates)} - {-1}
+    for index in needed | given:
+        if not 0 <= index < len(graph.tensors):
+            raise IndexError(f"tensor {index} of {len(graph.tensors)}")
 
 
 def _hint(content: bytes) -> str:
