@@ -223,10 +223,13 @@ def _called(case: Case, main: str) -> int:
         print(code, file=sys.stderr)
         code = 1
     atexit._run_exitfuncs()
+    # Python ends with 120 if standard output cannot be flushed; for standard error it does not.
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            sys.stderr.flush()
     try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (OSError, ValueError):
         return 120
     return (code or 0) & 255
