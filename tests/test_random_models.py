@@ -96,7 +96,7 @@ def judge(wanted, chosen):
     return "agrees"
 
 
-@settings(settled, max_examples=6)
+@settings(settled, max_examples=4)
 @given(models(), options)
 def test_a_small_model_agrees_or_is_refused_with_a_remedy(wanted, chosen):
     judge(wanted, chosen)
