@@ -349,3 +349,10 @@ def test_outputs_without_a_row_per_sample_are_refused():
     i = keras.Input((4,))
     with pytest.raises(sqp_tflite.BadInputError, match=r"one row per sample. Received: output `sum\w*`.*shape \(\)"):
         sqp_tflite.export(keras.Model(i, keras.ops.sum(i)), target="litert")
+
+
+@pytest.mark.parametrize("name", [".keras", ".h5"])
+def test_a_file_whose_whole_name_is_the_ending_opens(name, tmp_path):
+    dense().save(tmp_path / f"m{name}")
+    (tmp_path / f"m{name}").rename(tmp_path / name)
+    assert load(tmp_path / name).model is not None

@@ -115,8 +115,16 @@ def test_the_unforeseen_is_one_line_and_no_refusal(folder, monkeypatch, capfd):
     assert printed.err.count("\n") == 1 and len(printed.err) < 500
     assert "unexpected KeyError" in printed.err and "--debug" in printed.err
     assert not (folder / "none.tflite").exists()
-    with pytest.raises(KeyError):
-        commands.export_main([*given, "--debug"])
+    assert commands.export_main([*given, "--debug"]) == 2
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_traceback_changes_no_exit_code(folder, capfd):
+    """1 would mean that the file was refused."""
+    given = [str(folder / "nan.keras"), "-o", str(folder / "none.tflite")]
+    assert commands.export_main([*given, "--debug"]) == commands.export_main(given) == 2
+    printed = capfd.readouterr().err
+    assert printed.count("Traceback") == 1 and "must be finite" in printed
 
 
 def test_a_model_with_nan_in_its_weights_is_refused(folder, capfd):

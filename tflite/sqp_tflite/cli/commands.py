@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,15 +107,13 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, actio
             piped.check(options, out, "stdout" in closed)
             outcome = action(call)
         except ExportError as error:
-            if options.debug:
-                raise
+            _traced(call)
             return _told(call, parser.prog, error)
         except KeyboardInterrupt:
             _say(err, f"{parser.prog}: interrupted, nothing was written")
             return _INTERRUPTED
         except Exception as error:  # The last resort: whatever was not foreseen is one line, and never a refusal.
-            if options.debug:
-                raise
+            _traced(call)
             _say(err, f"{parser.prog}: {_unforeseen(error)}")
             return ExportError.exit_code
         try:
@@ -150,6 +149,12 @@ def _unprintable(stream: IO[str], program: str, error: OSError, written: str = "
     """Says that standard output took nothing; returns the exit code of a bad environment."""
     _say(stream, f"{program}: standard output cannot be written: {error.strerror or error}.{written}")
     return ExportError.exit_code
+
+
+def _traced(call: _Call) -> None:
+    """Prints the traceback of the error that is handled, with --debug; the exit code stays that of the error."""
+    if call.options.debug:
+        _say(call.err, traceback.format_exc().rstrip())
 
 
 def _say(stream: IO[str], line: str) -> None:

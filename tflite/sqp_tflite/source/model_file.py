@@ -125,9 +125,9 @@ def _config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
 
 
 def _keras_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
-    if path.suffix == ".npz":
+    if path.name.endswith(".npz"):
         raise BadInputError(f"`{path}` must be a Keras model. Received: arrays; pass them with --data {path}.")
-    if path.suffix != ".keras":
+    if not path.name.endswith(".keras"):
         raise BadInputError(
             f"`{path}` holds a .keras archive: rename it to end in .keras, since Keras chooses its reader by that."
         )
@@ -165,7 +165,7 @@ def _json(held: zipfile.ZipFile, name: str, path: Path, limit: Limit) -> dict[st
 def _h5_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
     import h5py
 
-    if path.suffix not in (".h5", ".hdf5"):
+    if not path.name.endswith((".h5", ".hdf5")):
         raise BadInputError(
             f"`{path}` is an HDF5 file: rename it to end in .h5, since Keras chooses its reader by that."
         )
