@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqp_tflite.wording import MOST_LINES, readable
+from sqp_tflite.wording import MOST_LINES, readable, said
 
 if TYPE_CHECKING:
     from sqp_tflite.report import Finding, Report
@@ -74,3 +74,11 @@ class ParityError(ExportError):
 
     exit_code = 3
     _most_lines = MOST_LINES
+
+
+def unforeseen(error: Exception) -> str:
+    """Returns a line about an error that nothing expects: a fault of this program, never of its user."""
+    return (
+        f"unexpected {type(error).__name__}: {said(error) or 'no message'}. This is a fault of the program: please "
+        "report it with what the same call prints with --debug."
+    )

@@ -48,7 +48,7 @@ exit codes:
   1    refused: an operator the target lacks, or a budget (every reason is listed)
   2    bad call, bad input, or something is not installed
   3    the file's outputs differ from the Keras model's
-  130  interrupted; nothing was written
+  130  interrupted (143: terminated); nothing was written
 
 environment:
   NO_COLOR  if set, no colour; otherwise colour is used on terminals only"""
@@ -64,7 +64,8 @@ _INSPECT = """examples:
 exit codes:
   0  the target's interpreter runs it, and no operator needs exp or log (--require chooses one of the two)
   1  not so (every reason is listed)
-  2  bad call, or not a TFLite file"""
+  2  bad call, or not a TFLite file
+  130, 143  interrupted, terminated"""
 
 _CHECK = """examples:
   sqp-check model.keras model.tflite --data test.npz
@@ -80,7 +81,8 @@ sets:
 exit codes:
   0  all that ran agree (differences of an integer file at the ends and beyond are shown, not judged)
   2  bad call or bad input
-  3  an interpreter differs, or cannot run the file"""
+  3  an interpreter differs, or cannot run the file
+  130, 143  interrupted, terminated"""
 
 
 def export_parser() -> argparse.ArgumentParser:

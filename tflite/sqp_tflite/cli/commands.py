@@ -22,10 +22,10 @@ from sqp_tflite.cli import piped
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
 from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import DASH, Piped
-from sqp_tflite.errors import ExportError
+from sqp_tflite.errors import ExportError, unforeseen
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
-from sqp_tflite.wording import readable, said
+from sqp_tflite.wording import readable
 
 __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
 
@@ -114,7 +114,7 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, actio
             return _INTERRUPTED
         except Exception as error:  # The last resort: whatever was not foreseen is one line, and never a refusal.
             _traced(call)
-            _say(err, f"{parser.prog}: {_unforeseen(error)}")
+            _say(err, f"{parser.prog}: {unforeseen(error)}")
             return ExportError.exit_code
         try:
             outcome.show()
@@ -135,14 +135,6 @@ def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Names
     except SystemExit:
         sys.stdout.flush()
         raise
-
-
-def _unforeseen(error: Exception) -> str:
-    words = said(error) or "no message"
-    return (
-        f"unexpected {type(error).__name__}: {words}. This is a fault of the program: please report it with what the "
-        "same call prints with --debug."
-    )
 
 
 def _unprintable(stream: IO[str], program: str, error: OSError, written: str = "") -> int:
