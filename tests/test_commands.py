@@ -367,3 +367,10 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("OK")
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--target", "--map", "--max-memory"])
+def test_two_dashes_are_no_value(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        commands.export_main(["m.keras", f"{option}=--"])
+    assert ended.value.code == 2 and f"argument {option}: expected one argument" in capsys.readouterr().err

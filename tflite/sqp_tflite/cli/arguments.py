@@ -199,6 +199,12 @@ class _Completion(argparse.Action):
 class _Parser(argparse.ArgumentParser):
     """Answers a bad call in one line, and suggests the nearest option if one is unknown."""
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # argparse takes the value out of `--target=--`, and returns an empty list in its place.
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            raise argparse.ArgumentError(action, "expected one argument")
+        return super()._get_values(action, arg_strings)
+
     def print_help(self, file: Any = None) -> None:
         # argparse itself says nothing where the help cannot be printed.
         print(self.format_help(), end="", file=file, flush=True)
