@@ -74,8 +74,10 @@ def test_check_takes_any_value_or_says_what_is_wrong(name, model, quick):
 
 def test_the_other_functions_do_the_same(quick):
     report = Report("ok", "m", "tflm", "int8", "table")
+    content = perceptron()
     calls = {
         "source": sqp_tflite.inspect,
+        "max_memory": lambda value: sqp_tflite.inspect(content, max_memory=value),
         "report": curves,
         "content": lambda value: curves(report, value),
         "prefix": lambda value: CStyle(value),
@@ -102,6 +104,7 @@ def test_a_fault_is_seen(tmp_path):
 SAME = {
     "a path-like": ("output", Path("a.tflite"), "a.tflite"),
     "a size with a unit": ("ram", "64k", 65536),
+    "a size with a large unit": ("max_memory", "2G", 2 << 30),
     "numpy's integer": ("flash", np.int32(7), 7),
     "one artefact": ("emit", "golden", ("golden",)),
     "artefacts with commas": ("emit", "c, golden", ("c", "golden")),
@@ -132,6 +135,7 @@ REFUSED = {
     "a negative size": ("ram", -1, "`ram` must be a number of bytes above 0, .*Received: -1. For example 200k"),
     "half a byte": ("ram", "0.5", "above 0"),
     "no unit": ("ram", "64q", "Received: '64q'"),
+    "a limit of nothing": ("max_memory", 0, "`max_memory` must be a number of bytes above 0, .*Received: 0"),
     "a flag as size": ("flash", True, "Received: True"),
     "a word as flag": ("trust_code", "no", "`trust_code` must be True or False. Received: 'no'"),
     "a number of names": ("names", 5, "`names` must be a mapping, or NAME=ACTIVATION. Received: 5"),

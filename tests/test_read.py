@@ -79,7 +79,7 @@ def test_other_files_are_refused(content):
 
 
 def test_missing_file_and_folder(tmp_path):
-    with pytest.raises(sqp_tflite.BadInputError, match="cannot be read"):
+    with pytest.raises(sqp_tflite.BadInputError, match="does not exist. Pass a .tflite file"):
         read(tmp_path / "none.tflite")
     with pytest.raises(sqp_tflite.BadInputError, match="a folder"):
         read(tmp_path)

@@ -211,39 +211,35 @@ def _stage(path: Path, content: bytes) -> Path:
 
 def check_model(path: Path) -> None:
     """Raises `BadInputError` if there is no model at the path."""
-    _check_there(path, "Pass a .keras or .h5 file or a SavedModel folder.")
+    check_input(path, "Pass a .keras or .h5 file or a SavedModel folder.")
 
 
 def check_data(path: Path) -> None:
     """Raises `BadInputError` if there is no data file at the path."""
-    _check_there(path, "Pass an .npz file: --data FILE.npz.")
+    check_input(path, "Pass an .npz file: --data FILE.npz.")
     if path.is_dir():
         raise BadInputError(f"`{path}` is a folder. Pass an .npz file: save one with numpy.savez(path, x=...).")
 
 
-def _check_there(path: Path, remedy: str) -> None:
+def check_input(path: Path, remedy: str) -> None:
+    """Raises `BadInputError` if neither a regular file nor a folder is at the path.
+
+    A pipe makes its reader wait, a device may never end, and neither can be read twice.
+
+    Args:
+        path: What will be read.
+        remedy: What to pass instead, a sentence.
+    """
     try:
-        path.stat()
+        mode = path.stat().st_mode
     except FileNotFoundError as error:
         raise BadInputError(f"{quoted(path)} does not exist. {remedy}") from error
     except OSError as error:  # A folder that may not be entered, a name that is too long, a link in a circle.
         raise BadInputError(
             f"An input must be readable. Received: {quoted(path)}, {error.strerror}. {remedy}"
         ) from error
-    if not path.is_dir():
-        check_input(path)
-
-
-def check_input(path: Path) -> None:
-    """Raises `BadInputError` if something other than a regular file is at the path.
-
-    A pipe makes its reader wait, a device may never end, and neither can be read twice.
-    """
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return  # Whoever opens it says why it cannot be.
-    if not stat.S_ISREG(mode):
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise BadInputError(
-            f"An input must be a regular file. Received: `{path}`, {_kind(mode)}. Save its content in a file first."
+            f"An input must be a regular file. Received: {quoted(path)}, {_kind(mode)}. Save its content in a file "
+            "first."
         )

@@ -30,8 +30,8 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "inputs": accept.optional(accept.listed),
     "outputs": accept.optional(accept.listed),
     "ends": accept.flag,
-    "progress": accept.optional(accept.function),
     "max_memory": accept.optional(accept.size),
+    "progress": accept.optional(accept.function),
 }
 """What each parameter of `check` may be, besides the file."""
 
@@ -52,7 +52,7 @@ def check(
     inputs: str | Sequence[str] | None = None,
     outputs: str | Sequence[str] | None = None,
     ends: bool = False,
-    max_memory: int | None = None,
+    max_memory: int | str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Agreement, ...]:
     """Returns how a TFLite file, of any origin, agrees with its Keras model on each installed runtime.
@@ -77,11 +77,11 @@ def check(
             read, or their inputs or outputs don't fit together.
     """
     parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
-    parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends}
-    parameters |= {"progress": progress, "max_memory": max_memory}
+    parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends, "max_memory": max_memory}
+    parameters |= {"progress": progress}
     given = {name: _ACCEPT[name](f"`{name}`", value) for name, value in parameters.items()}
     allowed = limits.limit(given["max_memory"])
-    content, what = bytes_of(tflite, "`tflite`", max_memory=given["max_memory"])
+    content, what = bytes_of(tflite, "`tflite`", allowed)
     graph = opened(content, what)[1]
     arrays = open_data(given["data"], allowed)
     shapes = arrays.shapes() if arrays else None

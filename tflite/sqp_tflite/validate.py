@@ -8,7 +8,6 @@ from sqp_tflite.emit.firmware import check_kinds
 from sqp_tflite.emit.rendering import check_names
 from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.files import check_data, check_model, check_places
-from sqp_tflite.limits import limit
 from sqp_tflite.ops.combinations import refuse
 from sqp_tflite.options import HEADS, ExportOptions
 from sqp_tflite.report import Report
@@ -36,7 +35,6 @@ def validate(options: ExportOptions) -> None:
             "`per_tensor` is about the weights of an integer model. Received: "
             f"per_tensor with --quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
-    limit(options.max_memory)
     _check_combination(options)
     _check_bound(options)
     check_kinds(options.emit, options.wanted.target)

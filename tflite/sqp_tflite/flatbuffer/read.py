@@ -15,7 +15,7 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_input
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Graph, Op, Quantization, Signature, Subgraph, Tensor
-from sqp_tflite.limits import limit
+from sqp_tflite.limits import Limit, limit
 
 _DTYPE_BY_OUTPUT = ("GATHER", "GATHER_ND", "SELECT", "SELECT_V2", "EMBEDDING_LOOKUP", "TRANSPOSE_CONV", "ONE_HOT")
 """Ops whose first computed input is an index, a condition or a shape: the output has the type that matters."""
@@ -36,21 +36,23 @@ def read(source: bytes | str | os.PathLike[str], *, max_memory: int | str | None
 
     Args:
         source: The file's bytes, or its path.
-        max_memory: Bytes that a file may have; None for an eighth of the free memory.
+        max_memory: Bytes that a file may have, also with a unit, "2G"; None for an eighth of the free memory.
 
     Raises:
-        BadInputError: Neither bytes nor a path, no such file, not a TFLite file, or one that was cut short.
+        BadInputError: Neither bytes nor a path, no such file, not a TFLite file, one that was cut short, or one that
+            is too large.
     """
-    return opened(*bytes_of(source, max_memory=max_memory))[1]
+    allowed = limit(accept.optional(accept.size)("`max_memory`", max_memory))
+    return opened(*bytes_of(source, allowed=allowed))[1]
 
 
-def bytes_of(source: Any, name: str = "`source`", *, max_memory: Any = None) -> tuple[bytes, str]:
+def bytes_of(source: Any, name: str = "`source`", allowed: Limit | None = None) -> tuple[bytes, str]:
     """Returns a file's content, and what messages call the file.
 
     Args:
         source: Its bytes, or its path.
         name: The parameter that it was passed as.
-        max_memory: Bytes that a file may have; None for an eighth of the free memory.
+        allowed: How large a file may be; None for the limit of this machine.
 
     Raises:
         BadInputError: Neither bytes nor a path, no such file, or one that is too large.
@@ -60,7 +62,7 @@ def bytes_of(source: Any, name: str = "`source`", *, max_memory: Any = None) -> 
     if not isinstance(source, (str, os.PathLike)):
         accept.refuse(name, "the path of a TFLite file, or its bytes", source, "Pass e.g. 'model.tflite'.")
     path = accept.path(name, source)
-    return _file(path, accept.optional(accept.size)("`max_memory`", max_memory)), accept.quoted(path)
+    return _file(path, allowed or limit()), accept.quoted(path)
 
 
 def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
@@ -141,12 +143,10 @@ def _require_plausible(content: bytes, what: str) -> None:
             )
 
 
-def _file(path: Path, max_memory: int | None) -> bytes:
+def _file(path: Path, allowed: Limit) -> bytes:
+    check_input(path, "Pass a .tflite file.")
     try:
-        size = path.stat().st_size
-        if not path.is_dir():
-            check_input(path)
-        limit(max_memory).require(size, f"`{path}` has")
+        allowed.require(path.stat().st_size, f"{accept.quoted(path)} has")
         return path.read_bytes()
     except IsADirectoryError as error:
         raise BadInputError(f"{accept.quoted(path)} must be a TFLite file. Received: a folder.") from error
