@@ -11,11 +11,15 @@ from typing import IO, Any
 
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit
-from sqp_tflite.source import archives, arrays
+from sqp_tflite.source import archives, arrays, saved_model_code
+from sqp_tflite.wording import said
 
 _PARSED = 32
 """JSON takes up to this many times its length as Python objects: `[]` and a comma become a list of 56 bytes and its
 place in another one."""
+
+BROKEN_H5 = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
+"""What h5py raises on a damaged file."""
 
 
 def require_json(length: int, what: str, limit: Limit) -> None:
@@ -52,16 +56,26 @@ def require_h5(file: Path | IO[bytes], source: str, limit: Limit) -> None:
             sizes = {name: _size(item) for name, item in _items(opened, source)}
             # An attribute of any length holds a reference; the text is in the file, where nothing is compressed.
             texts = int(opened.id.get_filesize())
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise BadInputError(
-            f"`{source}` is a damaged HDF5 file. Received: {first_line(error)}. It may have been cut short: copy or "
-            "save it again."
-        ) from error
+    except BROKEN_H5 as error:
+        raise damaged_h5(source, error) from error
     largest = max(sizes, key=lambda name: sizes[name])
     limit.require(
         max(sum(sizes.values()), texts),
         f"`{source}` (mostly `{largest}`) declares weights and attributes of",
         "Make it smaller",
+    )
+
+
+def damaged_h5(source: str, error: Exception) -> BadInputError:
+    """Returns what to say about an HDF5 file that h5py cannot read.
+
+    Args:
+        source: Its name in messages.
+        error: One of `BROKEN_H5`.
+    """
+    return BadInputError(
+        f"`{source}` is a damaged HDF5 file. Received: {said(error)}. It may have been cut short: copy or save it "
+        "again."
     )
 
 
@@ -120,17 +134,9 @@ def require_saved_model(folder: Path, limit: Limit) -> None:
     Raises:
         BadInputError: They take more, or cannot be read.
     """
-    from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-
     path = folder / "saved_model.pb"
     limit.require(path.stat().st_size, f"`{path}` has", "Make it smaller")
-    try:
-        graphs = SavedModel.FromString(path.read_bytes()).meta_graphs
-    except (DecodeError, OSError) as error:
-        raise BadInputError(
-            f"`{path}` must be a readable SavedModel. Received: {error}. Save the model again."
-        ) from error
+    graphs = saved_model_code.meta_graphs(folder)
     constants = sum(_tensors(graph.graph_def) for graph in graphs)
     limit.require(constants, f"`{path}` declares constants of", "Make it smaller")
     variables = sum(_bytes(node.variable) for graph in graphs for node in graph.object_graph_def.nodes)
@@ -176,19 +182,14 @@ def _stored(folder: Path) -> int:
         shapes, kinds = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
         raise BadInputError(
-            f"The variables of `{folder}` cannot be read. Received: {first_line(error)}. They may have been cut short: "
-            "copy or save the model again."
+            f"The variables of `{folder}` cannot be read. Received: {said(error)}. They may have been cut short: copy "
+            "or save the model again."
         ) from error
     return sum(_product(shape) * _width(kinds[name]) for name, shape in shapes.items())
 
 
 def _product(shape: Iterable[Any]) -> int:
     return math.prod(int(size or 0) for size in shape)
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's text, the name of its type if it has none."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def require_member(held: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, again: str, limit: Limit) -> None:

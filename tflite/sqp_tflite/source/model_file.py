@@ -34,10 +34,7 @@ _NAMESPACES = (
 )  # fmt: skip
 """Where Keras finds a class that a file names without its module."""
 
-_MOST_LISTED = 6
 _AGAIN = "Save the model again with model.save('model.keras')."
-_BROKEN_H5 = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
-"""What h5py raises on a damaged file."""
 
 
 def open_model(path: Path, names: dict[str, str], trust: bool, limit: Limit) -> Any:
@@ -87,8 +84,7 @@ def _way(error: Exception, config: dict[str, Any], writer: str, known: set[str])
         return "Use a machine with more memory, or a smaller model."
     strange = sorted(set(_strange(config)) - known)
     if strange:
-        listed = ", ".join(f"`{shortened(name, 60)}`" for name in strange[:_MOST_LISTED])
-        return f"Import the package that defines {listed} before you call sqp_tflite.export."
+        return f"Import the package that defines {listed(strange, _MOST_LISTED)} before you call sqp_tflite.export."
     if _by(writer):
         return f"Open it with Keras {writer} and save it again there, or see it in full with --debug."
     return f"{_AGAIN} If it opens in Keras, see the whole error with --debug."
@@ -173,11 +169,8 @@ def _h5_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
         declared.require_h5(path, str(path), limit)
         with h5py.File(path, "r") as file:
             text, version = _attribute(file, "model_config"), _attribute(file, "keras_version")
-    except _BROKEN_H5 as error:
-        raise BadInputError(
-            f"`{path}` is a damaged HDF5 file. Received: {said(error)}. It may have been cut short: copy "
-            "or save it again."
-        ) from error
+    except declared.BROKEN_H5 as error:
+        raise declared.damaged_h5(str(path), error) from error
     if text is None:
         raise BadInputError(
             f"`{path}` must hold a whole model. Received: only weights. Load them into their model "

@@ -7,12 +7,13 @@ operators, and some operators read and write files, call Python or talk to other
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.wording import said
 
 _OUTSIDE = re.compile(
     r"File|^(Save|Restore|MergeV2|Sharded|PyFunc|EagerPyFunc|NumpyFunc|Send|Recv|_Send|_Recv|_HostSend|_HostRecv|Rpc"
@@ -61,16 +62,7 @@ def refuse_code(path: Path) -> None:
     Raises:
         BadInputError: It holds such operators, or `saved_model.pb` is damaged.
     """
-    from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-
-    try:
-        model = SavedModel.FromString((path / "saved_model.pb").read_bytes())
-    except (DecodeError, OSError) as error:
-        raise BadInputError(
-            f"`{path / 'saved_model.pb'}` must be a readable SavedModel. Received: {error}. Save the model again."
-        ) from error
-    found = list(dict.fromkeys(suspect for graph in model.meta_graphs for suspect in suspects(graph)))
+    found = list(dict.fromkeys(suspect for graph in meta_graphs(path) for suspect in suspects(graph)))
     if not found:
         return
     listed = ", ".join(f"{suspect.op} in `{suspect.where}`" for suspect in found[:_MOST_LISTED])
@@ -80,6 +72,26 @@ def refuse_code(path: Path) -> None:
         f"Received: {listed}{more}. Export the model without them (compute that part before the model), or pass "
         "--trust-code if you trust whoever made it."
     )
+
+
+def meta_graphs(path: Path) -> Sequence[Any]:
+    """Returns the MetaGraphDefs of a SavedModel, of which there is one as a rule.
+
+    Args:
+        path: Folder of the SavedModel.
+
+    Raises:
+        BadInputError: `saved_model.pb` is damaged.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    try:
+        return tuple(SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs)
+    except (DecodeError, OSError) as error:
+        raise BadInputError(
+            f"`{path / 'saved_model.pb'}` must be a readable SavedModel. Received: {said(error)}. Save the model again."
+        ) from error
 
 
 def suspects(meta_graph: Any) -> Iterator[Suspect]:
