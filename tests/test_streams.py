@@ -125,6 +125,7 @@ def test_a_traceback_changes_no_exit_code(folder, capfd):
     assert commands.export_main([*given, "--debug"]) == commands.export_main(given) == 2
     printed = capfd.readouterr().err
     assert printed.count("Traceback") == 1 and "must be finite" in printed
+    assert len([line for line in printed.splitlines() if line.startswith("  File ")]) > 3  # whole, a line per frame
 
 
 def test_a_model_with_nan_in_its_weights_is_refused(folder, capfd):

@@ -146,7 +146,8 @@ def _unprintable(stream: IO[str], program: str, error: OSError, written: str = "
 def _traced(call: _Call) -> None:
     """Prints the traceback of the error that is handled, with --debug; the exit code stays that of the error."""
     if call.options.debug:
-        _say(call.err, traceback.format_exc().rstrip())
+        with contextlib.suppress(OSError, ValueError):
+            traceback.print_exc(file=call.err)
 
 
 def _say(stream: IO[str], line: str) -> None:
