@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sqp_tflite.errors import BadInputError, CrashedError
 from sqp_tflite.flatbuffer.graph import Graph, numbers
-from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.read import bytes_of, opened
+from sqp_tflite.limits import limit
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, silent, tensor_rows
 from sqp_tflite.ops.policy import ADMITTED, NAMES, TARGETS
 from sqp_tflite.report import Finding, Kind, Memory, Report
@@ -38,8 +39,8 @@ def inspection(
     Raises:
         BadInputError: The file is not a TFLite file.
     """
-    graph = read(source, max_memory=max_memory)
-    content = source.read_bytes()
+    content, what = bytes_of(source, allowed=limit(max_memory))
+    graph = opened(content, what)[1]
     runs, lacking = _runs(content, graph, target)
     needs = exp_and_log(graph)
     findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())
@@ -74,17 +75,21 @@ def inspection(
 
 def _runs(content: bytes, graph: Graph, target: str) -> tuple[str, tuple[Finding, ...]]:
     """Whether the target runs the file, by its interpreter where that is installed, and why not."""
-    remedy = _elsewhere(graph, target)
-    lacking = tuple(dataclasses.replace(one, remedy=remedy) for one in audit(graph, target) if not _about_policy(one))
     if not interpreters.installed(target):
-        return "not checked", lacking
+        return "not checked", _lacking(graph, target, _elsewhere(graph, target))
     try:
         interpreters.try_once(target, content)
     except interpreters.RuntimeFailedError as error:
+        remedy = _elsewhere(graph, target)
         rule = f"{NAMES[target]} does not run the file: {error}"
-        return "no", lacking or (Finding("the file", "", "", rule, remedy, Kind.OP),)
+        return "no", _lacking(graph, target, remedy) or (Finding("the file", "", "", rule, remedy, Kind.OP),)
     wrong = silent(graph, target)
     return ("no", wrong) if wrong else ("yes", ())
+
+
+def _lacking(graph: Graph, target: str, remedy: str) -> tuple[Finding, ...]:
+    """What the target lacks, by the table of its kernels."""
+    return tuple(dataclasses.replace(one, remedy=remedy) for one in audit(graph, target) if not _about_policy(one))
 
 
 def _about_policy(finding: Finding) -> bool:

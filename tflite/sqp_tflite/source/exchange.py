@@ -26,6 +26,7 @@ MAX_ERROR = 1e-3
 
 _LONGEST = 600
 """Characters of what `sqp_keras` says about a rule: it lists the activations of the model."""
+
 ACCURATE_CHANGE = 0.02
 """Max change of an output by "accurate", over its range."""
 
