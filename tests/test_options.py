@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sqp_tflite import pipeline
-from sqp_tflite.cli import commands
+from sqp_tflite.cli import commands, running
 from sqp_tflite.cli.arguments import export_parser
 from sqp_tflite.emit import CStyle
 from sqp_tflite.errors import BadInputError, RefusedError
@@ -105,7 +105,7 @@ SHELL = {
 @pytest.mark.parametrize("case", SHELL)
 def test_the_shell_asks_for_the_same(case):
     given, expected = SHELL[case]
-    call = commands._Call(export_parser().parse_args(["m.keras", *given]), sys.stdout, sys.stderr, "again")
+    call = running.Call(export_parser().parse_args(["m.keras", *given]), sys.stdout, sys.stderr, "again")
     plain = {"output": Path("m.tflite"), "c_style": CStyle("m"), "names": {}, "emit": (), "command": "again"}
     assert commands._options(call) == ExportOptions(Path("m.keras"), **{**plain, **expected})
 

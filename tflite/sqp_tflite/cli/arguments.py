@@ -3,86 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from sqp_tflite import accept
+from sqp_tflite.cli import examples
 from sqp_tflite.cli.actions import Include, Version
+from sqp_tflite.cli.parser import parser as _parser
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
 from sqp_tflite.options import ARTEFACTS, HEADS, REQUIREMENTS
-from sqp_tflite.wording import LONGEST, harmless, shortened
 
 SHELLS = ("bash", "zsh", "fish")
-
-_EXPORT = """examples:
-  sqp-export model.keras
-      writes model.tflite next to it, proven on TensorFlow Lite Micro
-  sqp-export model.h5 -o net.tflite --data test.npz
-      compares on your data; with labels under y also the accuracy before and after
-  sqp-export model.keras --quantize int8 --data train.npz
-      writes an int8 file; the ranges come from the data
-  sqp-export model.keras --quantize int8 --lowering table --data train.npz
-      the same with a table for each activation, of any kind: no float, no exp
-  sqp-export model.keras --replace accurate --head logits
-      replaces softplus, ELU, SiLU, GELU, sigmoid, tanh ... with sums of square roots, drops a final softmax
-  sqp-export model.keras --replace silu=accurate,dense_2=fast --dry-run
-      only prints what each activation becomes and what it costs
-  sqp-export model.keras --emit c,resolver,golden,project --report report.html
-      also writes the files that a firmware engineer needs, and a page about the model file
-  sqp-export model.keras --ram 64k --flash 256k
-      refuses a model that is too large, and says by how much
-  sqp-export model.keras -o - --quiet > model.tflite
-      writes the file to standard output
-
-output:
-  All files are written next to OUT.tflite, or none. The folder of `project` and the C symbols are named
-  after the file, or by --c-prefix. The report goes to standard output, errors and progress to standard
-  error. With `-o -` the file goes to standard output, with `--report -` the report as JSON; the text then
-  goes to standard error. A file whose name is a dash is ./-
-
-exit codes:
-  0    the file may ship
-  1    refused: an operator the target lacks, or a budget (every reason is listed)
-  2    bad call, bad input, or something is not installed
-  3    the file's outputs differ from the Keras model's
-  130  interrupted (143: terminated); nothing was written
-
-environment:
-  NO_COLOR  if set, no colour; otherwise colour is used on terminals only"""
-
-_INSPECT = """examples:
-  sqp-inspect model.tflite
-      operators with versions and types, inputs, outputs, float islands, memory, verdict
-  sqp-inspect model.tflite --target tflite-runtime --json
-      the same as one JSON object, for another interpreter
-  sqp-inspect model.tflite --report model.html
-      the same as an HTML page, with the graph and the memory over time
-
-exit codes:
-  0  the target's interpreter runs it, and no operator needs exp or log (--require chooses one of the two)
-  1  not so (every reason is listed)
-  2  bad call, or not a TFLite file
-  130, 143  interrupted, terminated"""
-
-_CHECK = """examples:
-  sqp-check model.keras model.tflite --data test.npz
-      compares on your data, at the ends of the file's input range, and beyond
-  sqp-check model.keras other.tflite --outputs mean,variance
-      says which output is which, for a file that has no names for them
-
-sets:
-  data    the samples of --data, or seeded ones
-  ends    inputs at the smallest and largest values of the file's range (for a float file: of the data)
-  beyond  inputs twice as far out: a float file must still agree, an integer file clips them
-
-exit codes:
-  0  all that ran agree (differences of an integer file at the ends and beyond are shown, not judged)
-  2  bad call or bad input
-  3  an interpreter differs, or cannot run the file
-  130, 143  interrupted, terminated"""
 
 
 def export_parser() -> argparse.ArgumentParser:
@@ -90,7 +23,7 @@ def export_parser() -> argparse.ArgumentParser:
     parser = _parser(
         "sqp-export",
         "Export a Keras model to a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
-        _EXPORT,
+        examples.EXPORT,
     )
     parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
     parser.add_argument(
@@ -130,7 +63,9 @@ def export_parser() -> argparse.ArgumentParser:
 
 def inspect_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-inspect."""
-    parser = _parser("sqp-inspect", "Show what any TFLite file contains, and whether a target can run it.", _INSPECT)
+    parser = _parser(
+        "sqp-inspect", "Show what any TFLite file contains, and whether a target can run it.", examples.INSPECT
+    )
     parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file")
     _target(parser)
     parser.add_argument(
@@ -147,7 +82,9 @@ def inspect_parser() -> argparse.ArgumentParser:
 
 def check_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-check."""
-    parser = _parser("sqp-check", "Compare a TFLite file with its Keras model on each installed interpreter.", _CHECK)
+    parser = _parser(
+        "sqp-check", "Compare a TFLite file with its Keras model on each installed interpreter.", examples.CHECK
+    )
     parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
     parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file made from the model")
     _data(parser)
@@ -194,42 +131,6 @@ class _Completion(argparse.Action):
 
         print(script(shell, {name: make() for name, make in PARSERS.items()}))
         parser.exit(0)
-
-
-class _Parser(argparse.ArgumentParser):
-    """Answers a bad call in one line, and suggests the nearest option if one is unknown."""
-
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        # argparse takes the value out of `--target=--`, and returns an empty list in its place.
-        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
-            raise argparse.ArgumentError(action, "expected one argument")
-        return super()._get_values(action, arg_strings)
-
-    def print_help(self, file: Any = None) -> None:
-        # argparse itself says nothing where the help cannot be printed.
-        print(self.format_help(), end="", file=file, flush=True)
-
-    def error(self, message: str) -> NoReturn:
-        known = [option for action in self._actions for option in action.option_strings]
-        words = message.partition("unrecognized arguments: ")[2].split()
-        near = [
-            nearest[0]
-            for word in words
-            if word.startswith("-") and (nearest := difflib.get_close_matches(word.partition("=")[0], known, 1))
-        ]
-        meant = f"Did you mean {' and '.join(dict.fromkeys(near))}? " if near else ""
-        said = shortened(harmless(message.rstrip(".")), LONGEST // 2)
-        self.exit(2, f"{self.prog}: {said}. {meant}All options: {self.prog} --help\n")
-
-
-def _parser(program: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    return _Parser(
-        program,
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
 
 
 def _target(parser: argparse.ArgumentParser) -> None:

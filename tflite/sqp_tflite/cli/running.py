@@ -1,0 +1,210 @@
+"""How every command runs: its streams, its errors, its signals and its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import shlex
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from sqp_tflite.cli import piped
+from sqp_tflite.cli.clock import process_start
+from sqp_tflite.cli.piped import Piped
+from sqp_tflite.errors import ExportError, unforeseen
+from sqp_tflite.wording import readable
+
+_INTERRUPTED = 130
+_TERMINATED = 143
+
+_STARTED = process_start()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a command: its options, the streams that reach the user, and when it began (`time.monotonic`)."""
+
+    options: argparse.Namespace
+    out: IO[str]
+    err: IO[str]
+    command: str
+    piped: Piped = Piped.NOTHING
+    began: float = 0.0
+
+    @property
+    def text(self) -> IO[str]:
+        """Returns where text goes: standard output, unless a file or a report goes there."""
+        return self.err if self.piped else self.out
+
+    def seconds(self) -> float:
+        """Returns how long the user has waited by now."""
+        return round(time.monotonic() - self.began, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command found.
+
+    Attributes:
+        code: Its exit code.
+        show: Prints it.
+        written: A sentence about the files that are on the disk by now, "" for none.
+    """
+
+    code: int
+    show: Callable[[], None]
+    written: str = ""
+
+
+def run_command(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, action: Callable[[Call], Outcome]
+) -> int:
+    """Reads a call, runs it, shows what came out and returns the exit code; None stands for the process's arguments."""
+    began = _STARTED if arguments is None else time.monotonic()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    from sqp_tflite.cli.noise import open_streams, quiet, throw_away_output
+
+    closed = open_streams()
+    try:
+        options = _parsed(parser, given)
+    except BrokenPipeError:
+        throw_away_output()
+        return 0
+    except OSError as error:
+        throw_away_output()
+        return _unprintable(sys.stderr, parser.prog, error)
+    wanted = piped.piped(options)
+    with quiet(options.debug, bool(wanted)) as (out, err), _ended_softly():
+        call = Call(options, out, err, shlex.join([parser.prog, *given]), wanted, began)
+        try:
+            piped.check(options, out, "stdout" in closed)
+            outcome = action(call)
+        except ExportError as error:
+            _traced(call)
+            return _told(call, parser.prog, error)
+        except KeyboardInterrupt:
+            _say(err, f"{parser.prog}: interrupted, nothing was written")
+            return _INTERRUPTED
+        except Exception as error:  # The last resort: whatever was not foreseen is one line, and never a refusal.
+            _traced(call)
+            _say(err, f"{parser.prog}: {unforeseen(error)}")
+            return ExportError.exit_code
+        try:
+            outcome.show()
+            out.flush()
+        except BrokenPipeError:
+            pass  # The reader of the output (`| head`) has stopped.
+        except OSError as error:
+            code = _unprintable(err, parser.prog, error, outcome.written)
+            # What is on the disk decides: an export that wrote its file has not failed.
+            return outcome.code if outcome.written or outcome.code else code
+        return outcome.code
+
+
+def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
+    """Reads a call; --help, --version and the like print here and leave."""
+    try:
+        return parser.parse_args(given)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+
+
+def _unprintable(stream: IO[str], program: str, error: OSError, written: str = "") -> int:
+    """Says that standard output took nothing; returns the exit code of a bad environment."""
+    _say(stream, f"{program}: standard output cannot be written: {error.strerror or error}.{written}")
+    return ExportError.exit_code
+
+
+def _traced(call: Call) -> None:
+    """Prints the traceback of the error that is handled, with --debug; the exit code stays that of the error."""
+    if call.options.debug:
+        with contextlib.suppress(OSError, ValueError):
+            traceback.print_exc(file=call.err)
+
+
+def _say(stream: IO[str], line: str) -> None:
+    """Prints a line where someone may see it; a stream that is gone or full is no reason to end in another way."""
+    with contextlib.suppress(OSError, ValueError):
+        print(readable(line), file=stream, flush=True)
+
+
+@contextlib.contextmanager
+def _ended_softly() -> Iterator[None]:
+    """Makes SIGTERM run the `finally` clauses, so that no temporary file and no child process is left."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit(_TERMINATED)
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:  # Not the main thread: its owner handles signals.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _told(call: Call, program: str, error: ExportError) -> int:
+    """Shows an error as well as the streams allow, and returns its exit code."""
+    try:
+        _tell(call, program, error)
+        call.out.flush()
+        call.err.flush()
+    except BrokenPipeError:
+        pass
+    except OSError as unprinted:
+        _unprintable(call.err, program, unprinted)
+    return error.exit_code
+
+
+def _tell(call: Call, program: str, error: ExportError) -> None:
+    """Shows an error: the whole report if there is one, as text on standard error or as JSON on standard output."""
+    report = dataclasses.replace(error.report, seconds=call.seconds()) if error.report else None
+    if call.options.json and report:
+        print(json.dumps(report.to_dict(), indent=2), file=call.out)
+    if report and not call.options.json and not call.options.quiet:
+        from sqp_tflite.cli.text import show_report
+
+        show_report(console(call.err), report)
+        return
+    print(f"{program}: {error}", file=call.err)
+
+
+def progress_of(call: Call) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+    """Returns the progress line of a command, which shows nothing where nobody would see it."""
+    from sqp_tflite.cli.progress import progress
+
+    return progress(call.err, shown=not (call.options.quiet or call.options.debug))
+
+
+def show_result(call: Call, found: dict[str, Any], show: Callable[[Any], None]) -> None:
+    """Prints what a command found: as one JSON object, as text on a console, or not at all."""
+    if call.options.json:
+        print(json.dumps(found, indent=2), file=call.out)
+    elif not call.options.quiet:
+        show(console(call.text))
+
+
+def console(stream: IO[str]) -> Any:
+    """Returns rich's console on a stream: colour only on a terminal without NO_COLOR, long lines elsewhere."""
+    import os
+
+    from rich.console import Console
+
+    class Own(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich itself exits with 1, which means "refused" here.
+
+    if not stream.isatty():
+        return Own(file=stream, color_system=None, soft_wrap=True, width=200)
+    return Own(file=stream, color_system=None) if os.environ.get("NO_COLOR") else Own(file=stream)
