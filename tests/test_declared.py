@@ -270,14 +270,6 @@ def test_an_hdf5_file_that_declares_too_much_is_not_read(case, tmp_path):
     assert len(str(raised.value)) < 600 and "m.h5" in str(raised.value)
 
 
-def test_links_in_a_circle_are_followed_once(tmp_path):
-    def fill(file):
-        file.create_dataset("a/w", (4,), "float32")
-        file["a/again"], file["twin"], file["soft"] = file["/"], file["a/w"], h5py.SoftLink("/a")
-
-    declared.require_h5(h5(tmp_path / "m.h5", fill), "m.h5", TIGHT)
-
-
 def saved(made, path, change):
     """Writes the small SavedModel with a changed graph."""
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel

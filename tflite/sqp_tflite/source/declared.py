@@ -1,25 +1,22 @@
-"""What a model file declares, held against the limit before it is read: weights, attributes, constants."""
+"""What a model file declares, held against the limit before it is read: weights, configurations, constants."""
 
 from __future__ import annotations
 
 import io
 import math
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit
-from sqp_tflite.source import archives, arrays, saved_model_code
+from sqp_tflite.source import archives, arrays, hdf5, saved_model_code
 from sqp_tflite.wording import said
 
 _PARSED = 32
 """JSON takes up to this many times its length as Python objects: `[]` and a comma become a list of 56 bytes and its
 place in another one."""
-
-BROKEN_H5 = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
-"""What h5py raises on a damaged file."""
 
 
 def require_json(length: int, what: str, limit: Limit) -> None:
@@ -34,94 +31,6 @@ def require_json(length: int, what: str, limit: Limit) -> None:
         BadInputError: It is too long.
     """
     limit.require(length * _PARSED, f"{what} has {length:,} characters, which may take", "Make it shorter")
-
-
-def require_h5(file: Path | IO[bytes], source: str, limit: Limit) -> None:
-    """Checks what the datasets and attributes of an HDF5 file declare; none of them is read.
-
-    A dataset may declare any shape: it takes no room in the file before it is written, or is compressed.
-
-    Args:
-        file: Its path, or the file itself.
-        source: Its name in messages.
-        limit: What all of them may take together.
-
-    Raises:
-        BadInputError: They take more, or refer to other files, or the file is damaged.
-    """
-    import h5py
-
-    try:
-        with h5py.File(file, "r") as opened:
-            sizes = {name: _size(item) for name, item in _items(opened, source)}
-            # An attribute of any length holds a reference; the text is in the file, where nothing is compressed.
-            texts = int(opened.id.get_filesize())
-    except BROKEN_H5 as error:
-        raise damaged_h5(source, error) from error
-    largest = max(sizes, key=lambda name: sizes[name])
-    limit.require(
-        max(sum(sizes.values()), texts),
-        f"`{source}` (mostly `{largest}`) declares weights and attributes of",
-        "Make it smaller",
-    )
-
-
-def damaged_h5(source: str, error: Exception) -> BadInputError:
-    """Returns what to say about an HDF5 file that h5py cannot read.
-
-    Args:
-        source: Its name in messages.
-        error: One of `BROKEN_H5`.
-    """
-    return BadInputError(
-        f"`{source}` is a damaged HDF5 file. Received: {said(error)}. It may have been cut short: copy or save it "
-        "again."
-    )
-
-
-def _items(opened: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """Yields every group and dataset once, with its path."""
-    import h5py
-
-    seen: set[Any] = set()
-    waiting: list[tuple[str, Any]] = [("", opened)]
-    while waiting:
-        path, item = waiting.pop()
-        place = h5py.h5o.get_info(item.id).addr
-        if place in seen:
-            continue
-        seen.add(place)
-        yield path or "/", item
-        if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
-            raise _elsewhere(source, path)
-        for name in item if isinstance(item, h5py.Group) else ():
-            link = item.get(name, getlink=True)
-            if isinstance(link, h5py.ExternalLink):
-                raise _elsewhere(source, f"{path}/{name}")
-            if isinstance(link, h5py.HardLink):  # What a soft link leads to has a hard one, or isn't there.
-                waiting.append((f"{path}/{name}", item[name]))
-
-
-def _elsewhere(source: str, path: str) -> BadInputError:
-    return BadInputError(
-        f"A model file must hold all its weights. Received: `{source}`, whose `{path}` is in another file. Save the "
-        "model again with model.save('model.keras')."
-    )
-
-
-def _size(item: Any) -> int:
-    """Returns the bytes that one group or dataset declares, attributes included."""
-    import h5py
-
-    size = 0
-    for name in item.attrs:
-        held = item.attrs.get_id(name)
-        size += math.prod(held.shape or ()) * int(held.get_type().get_size())
-    if isinstance(item, h5py.Dataset) and item.shape is not None:
-        # Even one element is read with its whole chunk.
-        elements = max(math.prod(item.shape), math.prod(item.chunks) if item.chunks else 0)
-        size += elements * int(item.id.get_type().get_size())
-    return size
 
 
 def require_saved_model(folder: Path, limit: Limit) -> None:
@@ -206,15 +115,13 @@ def require_member(held: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, aga
         BadInputError: They take more, or are damaged.
         zipfile.BadZipFile: The part is not what the archive's directory says.
     """
-    if not info.filename.endswith((".h5", ".npz")):
+    if info.filename.endswith(".h5"):
+        hdf5.require(path, limit, info.filename)
+    elif info.filename.endswith(".npz"):
+        arrays.require(io.BytesIO(archives.content(held, info)), f"`{path}: {info.filename}`", again, limit)
+    else:
         for _ in archives.pieces(held, info):
             pass
-        return
-    inside = io.BytesIO(archives.content(held, info))
-    if info.filename.endswith(".h5"):
-        require_h5(inside, f"{path}: {info.filename}", limit)
-    else:
-        arrays.require(inside, f"`{path}: {info.filename}`", again, limit)
 
 
 class Weights:

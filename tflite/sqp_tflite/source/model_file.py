@@ -20,7 +20,7 @@ from sqp_keras.models import sites
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_model
 from sqp_tflite.limits import Limit
-from sqp_tflite.source import archives, declared, hooks
+from sqp_tflite.source import archives, declared, hdf5, hooks
 from sqp_tflite.source.config_json import parsed
 from sqp_tflite.source.keras_errors import cause, out_of_memory, whole_tracebacks
 from sqp_tflite.wording import listed, said, shortened
@@ -166,11 +166,11 @@ def _h5_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
             f"`{path}` is an HDF5 file: rename it to end in .h5, since Keras chooses its reader by that."
         )
     try:
-        declared.require_h5(path, str(path), limit)
+        hdf5.require(path, limit)
         with h5py.File(path, "r") as file:
             text, version = _attribute(file, "model_config"), _attribute(file, "keras_version")
-    except declared.BROKEN_H5 as error:
-        raise declared.damaged_h5(str(path), error) from error
+    except hdf5.BROKEN as error:
+        raise hdf5.damaged(str(path), said(error)) from error
     if text is None:
         raise BadInputError(
             f"`{path}` must hold a whole model. Received: only weights. Load them into their model "
