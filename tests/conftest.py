@@ -169,10 +169,10 @@ class Demo:
 
 @pytest.fixture(scope="session")
 def demo(once) -> Demo:
-    """The demo, trained and exported once for all tests that need a real model, as its user runs it."""
+    """The demo, trained and exported once for all tests that need a real model: as its user runs it, but shorter."""
 
     def make(folder: Path) -> None:
-        ran = run_process("python", ROOT / "examples" / "digits.py", "--output", folder)
+        ran = run_process("python", ROOT / "examples" / "digits.py", "--output", folder, "--epochs", "12")
         assert ran.code == 0, ran.err[-2000:]
         (folder / "out.txt").write_text(ran.out, encoding="utf-8")
         (folder / "err.txt").write_text(ran.err, encoding="utf-8")

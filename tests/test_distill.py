@@ -32,7 +32,7 @@ def distilled():
     original = teacher()
     student, _ = sqp_keras.replace_activations(original, "fast", data=X)
     before = state(original), state(student)
-    new, report = sqp_keras.distill(student, original, X, 8, learning_rate=3e-3, verbose=0)
+    new, report = sqp_keras.distill(student, original, X, 5, learning_rate=5e-3, verbose=0)
     return original, student, new, report, before
 
 
