@@ -45,6 +45,16 @@ def test_so_are_such_weights_in_an_archive(endless, tmp_path, monkeypatch):
         sqp_tflite.export(str(path))
 
 
+def test_a_damaged_archive_is_said_before_its_weights_are_read(tmp_path):
+    path = tmp_path / "m.keras"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("model.weights.h5", b"wanted")
+    path.write_bytes(path.read_bytes().replace(b"wanted", b"wasted"))
+    with pytest.raises(sqp_tflite.BadInputError, match="damaged .keras archive. Received: Bad CRC-32"):
+        sqp_tflite.export(str(path))
+
+
 def test_the_next_file_finds_a_reader_again(endless, tmp_path, monkeypatch):
     monkeypatch.setattr(hdf5, "_SECONDS", 2.0)
     with pytest.raises(sqp_tflite.BadInputError):

@@ -115,13 +115,13 @@ def require_member(held: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, aga
         BadInputError: They take more, or are damaged.
         zipfile.BadZipFile: The part is not what the archive's directory says.
     """
+    if info.filename.endswith(".npz"):
+        arrays.require(io.BytesIO(archives.content(held, info)), f"`{path}: {info.filename}`", again, limit)
+        return
+    for _ in archives.pieces(held, info):
+        pass
     if info.filename.endswith(".h5"):
         hdf5.require(path, limit, info.filename)
-    elif info.filename.endswith(".npz"):
-        arrays.require(io.BytesIO(archives.content(held, info)), f"`{path}: {info.filename}`", again, limit)
-    else:
-        for _ in archives.pieces(held, info):
-            pass
 
 
 class Weights:
