@@ -42,10 +42,10 @@ from sqp_tflite.source import own_code
 from sqp_tflite.source.convert import IMPORTS, convert
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged, exchange
 from sqp_tflite.source.load import load
-from sqp_tflite.source.plan import Plan, plan
-from sqp_tflite.source.rsqrt import with_rsqrt
+from sqp_tflite.source.plan import plan
+from sqp_tflite.source.rewrites import on_device
 from sqp_tflite.source.samples import GivenData, Samples, open_data, samples
-from sqp_tflite.source.trace import Traced, trace
+from sqp_tflite.source.trace import trace
 from sqp_tflite.validate import validate
 from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
@@ -168,7 +168,7 @@ def run(
                 return Export(None, done.report("ok"))
             _require(wanted, given.inputs)  # Before the steps that take minutes.
             tell("trace")  # A fresh function with each activation in its form; the user's model stays as it was.
-            traced = done.keep(_traced(planned))
+            traced = done.keep(on_device(trace(planned), planned.wanted))
             tell("convert")  # In a child process: native code that crashes there becomes a message here.
             content = convert(traced, worker)
             request = Request(wanted, options.io == "float32", traced.forms, options.per_tensor)
@@ -221,13 +221,6 @@ def _require(wanted: Combination, inputs: Samples) -> None:
         )
     if wanted.integer:
         require(inputs, wanted.quantize)
-
-
-def _traced(planned: Plan) -> Traced:
-    traced = trace(planned)
-    if not (planned.wanted.integer and planned.wanted.lowering == "integer"):
-        return traced
-    return dataclasses.replace(traced, graph_def=with_rsqrt(traced.graph_def))
 
 
 def _reduced(

@@ -1,0 +1,145 @@
+"""Operations that a device lacks, or that the converter gets wrong, become others that give the same numbers."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers as L
+
+import sqp_tflite
+from sqp_tflite.source import rewrites
+from sqp_tflite.source.load import load
+from sqp_tflite.source.plan import plan
+from sqp_tflite.source.rewrites import rewritten
+from sqp_tflite.source.trace import trace
+
+
+def gated(layer, **named):
+    return lambda x: L.Multiply()([layer(4, 3, activation="relu", **named)(x), layer(4, 3, **named)(x)])
+
+
+def depthwise(x, **named):
+    return L.Add()([L.DepthwiseConv2D(3, padding="same", **named)(x), L.DepthwiseConv2D(3, padding="same", **named)(x)])
+
+
+DILATED = {
+    "two causal in one dimension": ((16, 4), gated(L.Conv1D, dilation_rate=2, padding="causal")),
+    "two in one dimension": ((17, 4), gated(L.Conv1D, dilation_rate=3, padding="same")),
+    "two without padding": ((17, 4), gated(L.Conv1D, dilation_rate=3)),
+    "two images": ((12, 11, 3), gated(L.Conv2D, dilation_rate=2, padding="same")),
+    "rows only": ((12, 11, 3), gated(L.Conv2D, dilation_rate=(2, 1), padding="same")),
+    "columns only": ((12, 11, 3), gated(L.Conv2D, dilation_rate=(1, 2))),
+    "two rates": ((12, 11, 3), gated(L.Conv2D, dilation_rate=(2, 3), padding="same")),
+    "depthwise": ((12, 11, 3), lambda x: depthwise(x, dilation_rate=2)),
+    "depthwise with multiplier": ((9, 9, 3), lambda x: depthwise(x, dilation_rate=2, depth_multiplier=2)),
+    "separable": ((16, 4), lambda x: L.SeparableConv1D(4, 3, dilation_rate=2, padding="same")(x)),
+}
+KINDS = {
+    **{name: (*case, "SpaceToBatchND") for name, case in DILATED.items()},
+    "a residual of one channel": ((8, 1), lambda x: L.Add()([L.Dense(1)(x), x]), "BiasAdd of channels first"),
+    "the same in other order": ((8, 1), lambda x: L.Add()([x, L.Conv1D(1, 1)(x)]), "BiasAdd of channels first"),
+    "up-sampled sequence": ((5, 3), lambda x: L.UpSampling1D(3)(x), "Tile"),
+    "up-sampled image": ((4, 5, 3), lambda x: L.UpSampling2D((2, 3))(x), "Tile"),
+    "up-sampled volume": ((2, 3, 4, 2), lambda x: L.UpSampling3D(2)(x), "Tile"),
+    "many copies": ((4,), lambda x: L.RepeatVector(40)(x), "Tile"),
+    "a tile": ((3, 2), lambda x: keras.ops.tile(x, (1, 2, 3)), "Tile"),
+    "unequal parts": (
+        (8, 6),
+        lambda x: L.Concatenate()([2 * y for y in keras.ops.split(x, [1, 3], axis=-1)]),
+        "SplitV",
+    ),
+    "unequal steps": ((8, 6), lambda x: L.Concatenate(1)([2 * y for y in keras.ops.split(x, [5], axis=1)]), "SplitV"),
+    "a vector of unit length": ((6,), L.UnitNormalization(), ""),
+}
+INTEGER = {
+    "max of images": ((6, 5, 3), L.GlobalMaxPooling2D(), "Max"),
+    "max of a sequence": ((6, 3), L.GlobalMaxPooling1D(), "Max"),
+    "max over channels": ((6, 5), lambda x: x - keras.ops.max(x, axis=-1, keepdims=True), "Max"),
+    "a slope for each position": ((4, 4, 3), lambda x: L.PReLU("uniform")(L.Conv2D(3, 1)(x)), "Relu of Neg"),
+}
+
+
+def model_of(shape, make):
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input(shape, name="x")
+    return keras.Model(inputs, make(inputs))
+
+
+def run(graph_def, traced, x):
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(tf.compat.v1.GraphDef.FromString(graph_def), name="")
+        with tf.compat.v1.Session(graph=graph) as session:
+            return session.run([f"{name}:0" for name in traced.outputs], {f"{traced.inputs[0].name}:0": x[None]})
+
+
+def held(graph_def, output):
+    """Returns what is needed for the output, a few kinds by what is special about them."""
+    nodes = {node.name: node for node in tf.compat.v1.GraphDef.FromString(graph_def).node}
+    waiting, seen = [output], set()
+    while waiting:
+        name = waiting.pop().partition(":")[0]
+        if name not in seen:
+            seen.add(name)
+            waiting += [given for given in nodes[name].input if not given.startswith("^")]
+    kinds = {nodes[name].op for name in seen}
+    if any(nodes[name].op == "BiasAdd" and nodes[name].attr["data_format"].s == b"NCHW" for name in seen):
+        kinds.add("BiasAdd of channels first")
+    if any(nodes[name].op == "Relu" and nodes[nodes[name].input[0]].op == "Neg" for name in seen):
+        kinds.add("Relu of Neg")
+    return kinds
+
+
+@pytest.mark.parametrize("name", [*KINDS, *INTEGER])
+def test_the_rewritten_graph_gives_the_same_numbers(name):
+    shape, make, gone = {**KINDS, **INTEGER}[name]
+    traced = trace(plan(load(model_of(shape, make))))
+    (output,) = traced.outputs
+    before, after = traced.graph_def, rewritten(traced.graph_def, name in INTEGER)
+    assert not gone or gone in held(before, output)
+    assert gone not in held(after, output)
+    # TensorFlow's own dilated depthwise convolution needs a GPU.
+    if "depthwise" in name or name == "separable":
+        return
+    for seed, scale in ((0, 1.0), (1, 100.0), (2, 0.0)):
+        x = np.float32(np.random.default_rng(seed).normal(0, scale, shape))
+        (wanted,), (got,) = run(before, traced, x), run(after, traced, x)
+        assert got.shape == wanted.shape
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6 * scale)
+
+
+def test_what_needs_no_rule_stays_as_it_is():
+    model = model_of((8, 8, 3), lambda x: L.Dense(2)(L.Flatten()(L.MaxPooling2D()(L.Conv2D(2, 3, padding="same")(x)))))
+    traced = trace(plan(load(model)))
+    assert rewritten(traced.graph_def, integer=True) == traced.graph_def
+
+
+def test_the_source_of_a_repeated_element_is_exact_in_float32():
+    for times in range(2, rewrites.MOST_REPEATS + 1):
+        size = rewrites.MOST_ELEMENTS // times
+        places = np.arange(size * times)
+        scale = np.float32(size) / np.float32(size * times)
+        assert (np.floor(places.astype(np.float32) * scale).astype(int) == places // times).all(), times
+
+
+@pytest.mark.parametrize("name", ["two causal in one dimension", "up-sampled image", "unequal parts", "max of images"])
+@pytest.mark.parametrize("quantize", ["float32", "int8", "int16x8"])
+def test_such_models_agree_on_every_interpreter(name, quantize):
+    shape, make, gone = {**KINDS, **INTEGER}[name]
+    data = np.float32(np.random.default_rng(0).normal(size=(32, *shape)))
+    exported = sqp_tflite.export(model_of(shape, make), quantize=quantize, data=data)
+    assert exported.report.verdict == "ok"
+    ops = {row.op for row in exported.report.ops}
+    assert not ops & {"TILE", "SPLIT_V", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"}
+    assert ("REDUCE_MAX" in ops) == (gone == "Max" and quantize == "float32")
+    assert ("RESIZE_NEAREST_NEIGHBOR" in ops) == (gone == "Tile")
+
+
+def test_depthwise_with_dilation_agrees():
+    data = np.float32(np.random.default_rng(0).normal(size=(16, 12, 11, 3)))
+    exported = sqp_tflite.export(model_of(*DILATED["depthwise"]), quantize="int8", data=data)
+    assert exported.report.verdict == "ok"
+
+
+def test_an_image_is_enlarged_by_one_operator():
+    exported = sqp_tflite.export(model_of(*KINDS["up-sampled image"][:2]))
+    assert [row.op for row in exported.report.ops] == ["RESIZE_NEAREST_NEIGHBOR"]

@@ -1,0 +1,284 @@
+"""Rewrites operations of the frozen graph that a device lacks, or that the converter cannot write, as others.
+
+Each rule replaces one operation by an exact equivalent: the same numbers come out, only copied or computed in another
+way. The names begin with the name of what was replaced, so that messages still name the layer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sqp_tflite.ops.combinations import Combination
+from sqp_tflite.source.frozen import Frozen
+from sqp_tflite.source.rsqrt import with_rsqrt
+from sqp_tflite.source.trace import Traced
+
+MOST_REPEATS = 16
+"""RESIZE_NEAREST_NEIGHBOR finds an element's source in float32; up to here and half a million elements that is exact.
+More copies are concatenated."""
+
+MOST_ELEMENTS = 1 << 19
+
+
+def on_device(traced: Traced, wanted: Combination) -> Traced:
+    """Returns a traced model whose graph has the operations of the device.
+
+    Args:
+        traced: What `trace` returned.
+        wanted: Says which number type it will have.
+    """
+    graph_def = rewritten(traced.graph_def, wanted.integer)
+    if wanted.integer and wanted.lowering == "integer":
+        graph_def = with_rsqrt(graph_def)
+    return dataclasses.replace(traced, graph_def=graph_def)
+
+
+def rewritten(graph_def: bytes, integer: bool) -> bytes:
+    """Returns the frozen graph with every rule applied.
+
+    Args:
+        graph_def: A serialized GraphDef with static shapes and without functions.
+        integer: Whether it becomes an integer model: some operators have no integer form in the quantiser.
+    """
+    graph = Frozen(graph_def)
+    for rules in _PASSES if integer else _PASSES[:1]:
+        for op in graph.operations():
+            rule = rules.get(op.type)
+            if rule is not None:
+                rule(graph, op)
+    return graph.serialized()
+
+
+def _dilated(graph: Frozen, op: Any) -> None:
+    """BATCH_TO_SPACE(conv(SPACE_TO_BATCH(x))) is a convolution with dilation.
+
+    The converter merges the SPACE_TO_BATCH of two convolutions on one input and then knows neither again.
+    """
+    chain = _chain(op)
+    if chain is None:
+        return
+    first, expand, conv, squeeze = chain
+    block, pads, crops = (graph.value(x) for x in (first.inputs[1], first.inputs[2], op.inputs[2]))
+    if block is None or pads is None or crops is None or crops[:, 0].any() or first.inputs[0].shape.rank is None:
+        return
+    if not _plain(conv):
+        return
+    x, kernel = first.inputs[0], conv.inputs[1].shape.as_list()
+    if expand is not None and (x.shape.rank != 3 or graph.value(expand.inputs[1]) not in (1, -3)):
+        return
+    skipped = 1 if expand is not None else 0  # ExpandDims puts a height of 1 in front of the only dimension.
+    rates = [1] * skipped + block.tolist()
+    rates += [1] * (2 - len(rates))
+    shape, out = x.shape.as_list(), op.outputs[0].shape.as_list()
+    if None in shape or None in out:
+        return
+    sides = []
+    for axis, rate in enumerate(block.tolist()):
+        total = out[axis + 1] + rate * (kernel[axis + skipped] - 1) - shape[axis + 1]
+        sides.append((int(pads[axis][0]), total - int(pads[axis][0])))
+    if any(after < 0 for _, after in sides):
+        return
+    spans = [rate * (kernel[axis + skipped] - 1) for axis, rate in enumerate(block.tolist())]
+    free = [kernel[axis] == 1 for axis in range(2) if axis >= skipped + len(spans) or axis < skipped]
+    same = all(side == (span // 2, span - span // 2) for side, span in zip(sides, spans, strict=True)) and all(free)
+    source = graph.name_of(x)
+    if any(map(any, sides)) and not same:
+        widths = [(0, 0), *sides]
+        widths += [(0, 0)] * (len(shape) - len(widths))
+        source = graph.add("Pad", op.name, [source, graph.constant(op.name, np.array(widths, np.int32))], like=op)
+    if expand is not None:
+        source = graph.add("ExpandDims", op.name, [source, graph.constant(op.name, np.int32(1))], like=op)
+    made = graph.copy(conv, op.name, [source, graph.name_of(conv.inputs[1])])
+    node = graph.node(made)
+    node.attr["dilations"].list.i[:] = [1, *rates, 1]
+    node.attr["padding"].s = b"SAME" if same else b"VALID"
+    if squeeze is not None:
+        made = graph.copy(squeeze, op.name, [made])
+    graph.replace(op, "Identity", [made])
+
+
+def _chain(op: Any) -> tuple[Any, Any, Any, Any] | None:
+    """Returns (SPACE_TO_BATCH, ExpandDims or None, convolution, Squeeze or None) in front of BATCH_TO_SPACE."""
+    conv, squeeze = op.inputs[0].op, None
+    if conv.type == "Squeeze":
+        conv, squeeze = conv.inputs[0].op, conv
+    if conv.type not in ("Conv2D", "DepthwiseConv2dNative"):
+        return None
+    first, expand = conv.inputs[0].op, None
+    if first.type == "ExpandDims":
+        first, expand = first.inputs[0].op, first
+    found = first.type == "SpaceToBatchND" and (expand is None) == (squeeze is None)
+    return (first, expand, conv, squeeze) if found else None
+
+
+def _plain(conv: Any) -> bool:
+    ones = all(set(conv.get_attr(name)) == {1} for name in ("strides", "dilations"))
+    return ones and conv.get_attr("padding") == b"VALID" and conv.get_attr("data_format") == b"NHWC"
+
+
+def _tile(graph: Frozen, op: Any) -> None:
+    """Copies, one dimension after the other: RESIZE_NEAREST_NEIGHBOR where a single entry is repeated, or joined."""
+    shape, out = op.inputs[0].shape.as_list(), op.outputs[0].shape.as_list()
+    if None in shape or None in out or op.inputs[0].dtype.name == "bool" or 0 in shape:
+        return
+    source = graph.name_of(op.inputs[0])
+    for axis in range(len(shape)):
+        if out[axis] != shape[axis]:
+            source = _copied(graph, op, source, shape, axis, out[axis] // shape[axis])
+            shape[axis] = out[axis]
+    graph.replace(op, "Identity", [source])
+
+
+def _copied(graph: Frozen, op: Any, source: str, shape: Sequence[int], axis: int, times: int) -> str:
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    real = op.inputs[0].dtype.name == "float32"
+    if shape[axis] == 1 and real and times <= MOST_REPEATS and outer * times <= MOST_ELEMENTS:
+        image = graph.reshaped(op, source, (1, outer, 1, inner))
+        larger = _nearest(graph, op, image, outer * times, 1)
+        return graph.reshaped(op, larger, (*shape[:axis], times, *shape[axis + 1 :]))
+    joined = graph.add("ConcatV2", op.name, [source] * times + [graph.constant(op.name, np.int32(axis))], like=op)
+    graph.node(joined).attr["N"].i = times
+    graph.node(joined).attr["Tidx"].type = graph.INT32
+    return joined
+
+
+def _nearest(graph: Frozen, op: Any, image: str, height: int, width: int) -> str:
+    return graph.add(
+        "ResizeNearestNeighbor", op.name, [image, graph.constant(op.name, np.array([height, width], np.int32))], like=op
+    )
+
+
+def _repeated(op: Any) -> tuple[Any, int, int] | None:
+    """Returns (tensor, axis, times) where a Reshape ends a repetition of every entry along an axis."""
+    tile = op.inputs[0].op
+    if tile.type != "Tile" or tile.inputs[0].op.type != "ExpandDims":
+        return None
+    x = tile.inputs[0].op.inputs[0]
+    shapes = x.shape, tile.inputs[0].shape, tile.outputs[0].shape, op.outputs[0].shape
+    if not all(shape.is_fully_defined() for shape in shapes):
+        return None
+    before, spread, tiled, after = (shape.as_list() for shape in shapes)
+    grown = [axis for axis in range(len(spread)) if tiled[axis] != spread[axis]]
+    if len(grown) != 1 or grown[0] == 0 or spread[grown[0]] != 1:
+        return None
+    axis, times = grown[0] - 1, tiled[grown[0]]
+    if before != spread[: axis + 1] + spread[axis + 2 :]:
+        return None
+    wanted = [size * times if place == axis else size for place, size in enumerate(before)]
+    return (x, axis, times) if after == wanted else None
+
+
+def _enlarged(graph: Frozen, op: Any) -> None:
+    """An image whose rows and columns are repeated is enlarged by one RESIZE_NEAREST_NEIGHBOR."""
+    columns = _repeated(op)
+    if columns is None or columns[0].op.type != "Reshape":
+        return
+    rows = _repeated(columns[0].op)
+    if rows is None or rows[0].shape.rank != 4 or (rows[1], columns[1]) != (1, 2) or rows[0].dtype.name != "float32":
+        return
+    _, height, width, _ = rows[0].shape.as_list()
+    if max(rows[2], columns[2]) > MOST_REPEATS or max(height, width) * MOST_REPEATS > MOST_ELEMENTS:
+        return
+    graph.replace(op, "Identity", [_nearest(graph, op, graph.name_of(rows[0]), *op.outputs[0].shape.as_list()[1:3])])
+
+
+def _split(graph: Frozen, op: Any) -> None:
+    """Unequal parts are slices."""
+    shape, parts = op.inputs[0].shape, [tensor.shape for tensor in op.outputs]
+    if not all(known.is_fully_defined() for known in (shape, *parts)):
+        return
+    whole, sizes = shape.as_list(), [part.as_list() for part in parts]
+    axis = next((axis for axis in range(len(whole)) if any(size[axis] != whole[axis] for size in sizes)), 0)
+    begin = [0] * len(whole)
+    made = []
+    for size in sizes:
+        places = [graph.constant(op.name, np.array(values, np.int32)) for values in (begin, size)]
+        made.append(graph.add("Slice", op.name, [graph.name_of(op.inputs[0]), *places], like=op))
+        graph.node(made[-1]).attr["Index"].type = graph.INT32
+        begin = [start + (size[axis] if place == axis else 0) for place, start in enumerate(begin)]
+    graph.replace_outputs(op, made)
+
+
+def _bias_of_channels_first(graph: Frozen, op: Any) -> None:
+    """Keras adds a tensor of one dimension as a bias, also along the second axis, which the converter takes wrongly."""
+    rank = op.inputs[0].shape.rank
+    if op.get_attr("data_format") != b"NCHW" or rank is None:
+        return
+    size = op.inputs[1].shape.as_list()[0]
+    bias = graph.reshaped(op, graph.name_of(op.inputs[1]), (size, *[1] * (rank - 2)))
+    graph.replace(op, "AddV2", [graph.name_of(op.inputs[0]), bias])
+
+
+def _bounded_root(graph: Frozen, op: Any) -> None:
+    """min(1/sqrt(s), c) needs no s below 1/c**2: at s = 0 not every interpreter's 1/sqrt is infinite.
+
+    The minimum stays: without it the converter would recognise L2_NORMALIZATION, which rounds in another way.
+    """
+    roots = [place for place in (0, 1) if op.inputs[place].op.type == "Rsqrt"]
+    most = graph.value(op.inputs[1 - roots[0]]) if len(roots) == 1 else None
+    if most is None or most.size != 1 or op.inputs[0].dtype.name != "float32" or not 0 < float(most.item()) < 1e18:
+        return
+    root = op.inputs[roots[0]].op
+    least = graph.constant(op.name, np.float32(1 / float(most.item()) ** 2))
+    above = graph.add("Maximum", op.name, [graph.name_of(root.inputs[0]), least], like=op)
+    finite = graph.add("Rsqrt", op.name, [above], like=op)
+    graph.replace(op, "Minimum", [finite, graph.name_of(op.inputs[1 - roots[0]])])
+
+
+def _maximum_over(graph: Frozen, op: Any) -> None:
+    """REDUCE_MAX over neighbouring axes is a MAX_POOL_2D over the whole of them."""
+    axes, shape = graph.value(op.inputs[1]), op.inputs[0].shape
+    if axes is None or not shape.is_fully_defined() or op.inputs[0].dtype.name != "float32":
+        return
+    sizes = shape.as_list()
+    places = sorted({int(axis) % len(sizes) for axis in np.ravel(axes)})
+    if not places or places != list(range(places[0], places[-1] + 1)):
+        return
+    parts = sizes[: places[0]], sizes[places[0] : places[-1] + 1], sizes[places[-1] + 1 :]
+    outer, reduced, inner = (math.prod(part) for part in parts)
+    image = graph.reshaped(op, graph.name_of(op.inputs[0]), (1, outer, reduced, inner))
+    pooled = graph.add("MaxPool", op.name, [image], like=op)
+    attributes = graph.node(pooled).attr
+    attributes["ksize"].list.i[:], attributes["strides"].list.i[:] = [1, 1, reduced, 1], [1, 1, reduced, 1]
+    attributes["padding"].s, attributes["data_format"].s = b"VALID", b"NHWC"
+    graph.replace(op, "Identity", [graph.reshaped(op, pooled, op.outputs[0].shape.as_list())])
+
+
+def _leak(graph: Frozen, op: Any) -> None:
+    """relu(x) - a*relu(-x), with a slope for each position, is relu(x) + a*(x - relu(x)): no PRELU is recognised."""
+    for plus, product in ((0, 1), (1, 0)):
+        positive, scaled = op.inputs[plus].op, op.inputs[product].op
+        if positive.type != "Relu" or scaled.type != "Mul":
+            continue
+        for slope, negative in ((0, 1), (1, 0)):
+            relu = scaled.inputs[negative].op
+            turned = relu.inputs[0].op if relu.type == "Relu" else None
+            if turned is None or turned.type != "Neg" or turned.inputs[0].name != positive.inputs[0].name:
+                continue
+            x = graph.name_of(positive.inputs[0])
+            below = graph.add("Sub", op.name, [x, graph.name_of(op.inputs[plus])], like=op)
+            slopes = graph.add("Neg", op.name, [graph.name_of(scaled.inputs[slope])], like=op)
+            leaked = graph.add("Mul", op.name, [below, slopes], like=op)
+            graph.replace(op, "AddV2", [graph.name_of(op.inputs[plus]), leaked])
+            return
+
+
+Rule = Callable[[Frozen, Any], None]
+
+_PASSES: tuple[dict[str, Rule], ...] = (
+    {
+        "BatchToSpaceND": _dilated,
+        "Reshape": _enlarged,
+        "Tile": _tile,
+        "SplitV": _split,
+        "BiasAdd": _bias_of_channels_first,
+        "Minimum": _bounded_root,
+    },
+    {"Max": _maximum_over, "AddV2": _leak},
+)
+"""By the operation that a rule begins at: what is done always, and what an integer model needs besides."""
