@@ -21,7 +21,9 @@ GIVEN = {
     "io": "int8",
     "data": "d.npz",
     "names": {"mine": "gelu"},
+    "imports": ("layers:Own",),
     "trust_code": True,
+    "hard_sigmoid": "keras2",
     "replace": "fast",
     "head": "logits",
     "max_error": 0.25,
@@ -81,8 +83,12 @@ SHELL = {
         {"wanted": Combination("int8", "table", "litert"), "io": "float32"},
     ),
     "model": (
-        ["--data", "d.npz", "--map", "mine=gelu", "--trust-code"],
-        {"data": "d.npz", "names": {"mine": "gelu"}, "trust_code": True},
+        ["--data", "d.npz", "--map", "mine=gelu", "--import", "a", "--import", "b.c:D", "--trust-code"],
+        {"data": "d.npz", "names": {"mine": "gelu"}, "imports": ("a", "b.c:D"), "trust_code": True},
+    ),
+    "an old model": (
+        ["--hard-sigmoid", "keras2"],
+        {"hard_sigmoid": "keras2"},
     ),
     "activations": (
         ["--replace", "silu=fast", "--head", "logits", "--max-error", "0.25"],

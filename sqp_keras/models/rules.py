@@ -14,7 +14,9 @@ from sqp_keras.models.sites import UNKNOWN, Site
 
 RULES = ("accurate", "fast", "keep")
 
-ALLOWED = frozenset({*coefficients.PASSED, "prelu", "squareplus", "algebraic", "algebraic_softmax"})
+ALLOWED = frozenset(
+    {*coefficients.PASSED, "hard_sigmoid_keras2", "prelu", "squareplus", "algebraic", "algebraic_softmax"}
+)
 """Activations that need neither exp nor log."""
 
 

@@ -187,7 +187,8 @@ def _keras_names() -> frozenset[str]:
         name: value for name, value in vars(keras.activations).items() if callable(value) and name.islower()
     }
     names = {canonical(name) for name in functions} - {"get", "serialize", "deserialize"}
-    return frozenset(names | {"squareplus", "algebraic", "algebraic_softmax", "prelu", "leaky_relu", "linear"})
+    own = "squareplus algebraic algebraic_softmax hard_sigmoid_keras2".split()
+    return frozenset(names | {*own, "prelu", "leaky_relu", "linear"})
 
 
 _KNOWN = _keras_names()

@@ -26,6 +26,8 @@ _LONGEST_PATH = 4096
 LARGEST = 1 << 63
 """Bytes: more than any memory has."""
 
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
+
 Accept = Callable[[str, Any], Any]
 """Takes the parameter's name for messages (with its marks; may be empty) and the value; returns the accepted value."""
 
@@ -231,6 +233,18 @@ def meanings(name: str, value: Any) -> dict[str, str]:
             rule = "a mapping from names in the file to activations"
             refuse(name, rule, meaning if isinstance(key, str) else key, "For example {'my_softplus': 'softplus'}.")
     return dict(value)
+
+
+def modules(name: str, value: Any) -> tuple[str, ...]:
+    """Returns modules to import, each "MODULE" or "MODULE:NAME": from a list, or from one string."""
+    given = [value] if isinstance(value, str) else _several(name, value, "a list of modules")
+    for part in given:
+        if not isinstance(part, str) or not _MODULE.fullmatch(part) or part.endswith(".py"):
+            remedy = "For example my_layers, or my_layers:Scale to take one object out of it."
+            if isinstance(part, str) and part.endswith(".py"):
+                remedy = f"Leave out the .py: {shortened(Path(part).stem, _LONGEST)}, in the folder where it is."
+            refuse(name, "MODULE or MODULE:NAME, as in Python's import", part, remedy)
+    return tuple(given)
 
 
 def rules(name: str, value: Any) -> str | dict[str, Any]:

@@ -142,7 +142,7 @@ class Journal:
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
             unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
-            warnings=compared.warnings if compared else (),
+            warnings=(given.loaded.warnings if given else ()) + (compared.warnings if compared else ()),
             notes=self._notes(),
             versions=versions(),
             command=self.options.command,

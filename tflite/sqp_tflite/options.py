@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 HEADS = ("keep", "logits")
 """What can be done about a final softmax or sigmoid."""
 
+HARD_SIGMOIDS = ("keras2", "keras3")
+"""Whose hard_sigmoid a file's name means: the slope is 1/5 or 1/6."""
+
 REQUIREMENTS = ("runs", "free", "both")
 """What an inspected file may have to be: run by the target, free of exp and log, or both."""
 
@@ -41,7 +44,9 @@ class ExportOptions:
     per_tensor: bool = False
     data: GivenData = None
     names: Mapping[str, str] | None = None
+    imports: tuple[str, ...] = ()
     trust_code: bool = False
+    hard_sigmoid: str | None = None
     replace: str | Mapping[str, Any] | None = None
     head: str = "keep"
     max_error: float | None = None
@@ -93,7 +98,9 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "target": accept.choice(*TARGETS),
     "data": accept.optional(accept.data),
     "names": accept.optional(accept.meanings),
+    "imports": accept.modules,
     "trust_code": accept.flag,
+    "hard_sigmoid": accept.optional(accept.choice(*HARD_SIGMOIDS)),
     "replace": accept.optional(accept.rules),
     "head": accept.choice(*HEADS),
     "max_error": accept.optional(accept.fraction),

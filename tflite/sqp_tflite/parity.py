@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sqp_tflite import accept, limits
@@ -12,6 +13,7 @@ from sqp_tflite.agreement import GIVEN, Agreement
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.mark import Mark, mark_of
 from sqp_tflite.flatbuffer.read import bytes_of, opened
+from sqp_tflite.options import HARD_SIGMOIDS
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.extremes import DATA, extremes
 from sqp_tflite.run.judge import Reference
@@ -26,7 +28,9 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "data": accept.optional(accept.data),
     "tolerance": accept.optional(accept.share),
     "names": accept.optional(accept.meanings),
+    "imports": accept.modules,
     "trust_code": accept.flag,
+    "hard_sigmoid": accept.optional(accept.choice(*HARD_SIGMOIDS)),
     "inputs": accept.optional(accept.listed),
     "outputs": accept.optional(accept.listed),
     "ends": accept.flag,
@@ -48,7 +52,9 @@ def check(
     *,
     tolerance: float | None = None,
     names: str | Mapping[str, str] | None = None,
+    imports: str | Iterable[str] = (),
     trust_code: bool = False,
+    hard_sigmoid: str | None = None,
     inputs: str | Sequence[str] | None = None,
     outputs: str | Sequence[str] | None = None,
     ends: bool = False,
@@ -64,7 +70,9 @@ def check(
         tolerance: Max error over the range of the outputs; by default that of the file's number type, or a larger one
             that the export wrote into the file because it exchanged activations.
         names: As in `export`.
+        imports: As in `export`.
         trust_code: As in `export`.
+        hard_sigmoid: As in `export`; None also for what the export was asked for, which it wrote into the file.
         inputs: The model's inputs in the file's order, "NAME,NAME" or a list; by default they are paired by shapes, and
             those of one shape by the names in the file's signature, then by those of its tensors.
         outputs: The same for outputs.
@@ -77,6 +85,7 @@ def check(
             read, or their inputs or outputs don't fit together.
     """
     parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
+    parameters |= {"imports": imports, "hard_sigmoid": hard_sigmoid}
     parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends, "max_memory": max_memory}
     parameters |= {"progress": progress}
     given = {name: _ACCEPT[name](f"`{name}`", value) for name, value in parameters.items()}
@@ -85,8 +94,14 @@ def check(
     graph = opened(content, what)[1]
     arrays = open_data(given["data"], allowed)
     shapes = arrays.shapes() if arrays else None
-    loaded = load(given["model"], names=given["names"], trust=given["trust_code"], shapes=shapes, allowed=allowed)
     mark = mark_of(graph)
+    meant = given["hard_sigmoid"]
+    if meant is None and isinstance(given["model"], (str, Path)) and Path(given["model"]).is_file():
+        meant = mark.hard_sigmoid
+    loaded = load(
+        given["model"], names=given["names"], imports=given["imports"], trust=given["trust_code"], hard_sigmoid=meant,
+        shapes=shapes, allowed=allowed,
+    )  # fmt: skip
     loaded, heads = _headless(loaded, mark)
     own = max(tolerance_of(graph), mark.limit or 0.0)
     limit = own if given["tolerance"] is None else given["tolerance"]

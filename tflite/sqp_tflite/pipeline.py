@@ -77,7 +77,9 @@ def export(
     target: str = "tflm",
     data: GivenData = None,
     names: str | Mapping[str, str] | None = None,
+    imports: str | Iterable[str] = (),
     trust_code: bool = False,
+    hard_sigmoid: str | None = None,
     replace: str | Mapping[str, Any] | None = None,
     head: str = "keep",
     max_error: float | None = None,
@@ -108,7 +110,11 @@ def export(
         data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
             under y. Without it seeded inputs; an integer model needs it.
         names: What an unknown activation name in the file means: {"my_softplus": "softplus"}.
-        trust_code: Whether code in the file may run.
+        imports: Modules to import before the file is opened, "my_layers", or objects to take out of one,
+            "my_layers:Scale"; the current folder counts.
+        trust_code: Whether code in the file may run, and the modules that it names be imported.
+        hard_sigmoid: What the name means in a file: "keras2" (slope 1/5), "keras3" (1/6), or None for what it meant in
+            the Keras that wrote the file.
         replace: Exchanges the activations that need exp or log: "accurate", "fast" (fits on `data`), or a mapping from
             activations or layers to these; see `sqp_keras.replace_activations`.
         head: "logits" drops a final softmax or sigmoid, "keep" leaves it.
@@ -133,9 +139,9 @@ def export(
     """
     options = asked(
         model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
-        data=data, names=names, trust_code=trust_code, replace=replace, head=head, max_error=max_error,
-        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash,
-        max_memory=max_memory, reports=reports, command=command,
+        data=data, names=names, imports=imports, trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace,
+        head=head, max_error=max_error, max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram,
+        flash=flash, max_memory=max_memory, reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
@@ -203,7 +209,10 @@ def _loaded(options: ExportOptions) -> Given:
     allowed = limits.limit(options.max_memory)
     opened = open_data(options.data, allowed)
     shapes = opened.shapes() if opened else None
-    loaded = load(options.model, names=options.names, trust=options.trust_code, shapes=shapes, allowed=allowed)
+    loaded = load(
+        options.model, names=options.names, imports=options.imports, trust=options.trust_code,
+        hard_sigmoid=options.hard_sigmoid, shapes=shapes, allowed=allowed,
+    )  # fmt: skip
     return Given(loaded, samples(opened, loaded.inputs, allowed))
 
 
@@ -256,7 +265,9 @@ def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: Laye
 
 def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions) -> Reduced:
     limit = options.max_change or changed.change or None
-    return dataclasses.replace(reduced, content=marked(reduced.content, Mark(limit, changed.heads)))
+    return dataclasses.replace(
+        reduced, content=marked(reduced.content, Mark(limit, changed.heads, options.hard_sigmoid))
+    )
 
 
 def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:

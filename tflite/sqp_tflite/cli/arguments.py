@@ -13,7 +13,7 @@ from sqp_tflite.cli.parser import parser as _parser
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
-from sqp_tflite.options import ARTEFACTS, HEADS, REQUIREMENTS
+from sqp_tflite.options import ARTEFACTS, HARD_SIGMOIDS, HEADS, REQUIREMENTS
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -200,7 +200,24 @@ def _data(parser: argparse.ArgumentParser) -> None:
         "--map", action="append", default=[], metavar="NAME=ACT", help="meaning of an unknown activation name"
     )
     parser.add_argument(
-        "--trust-code", action="store_true", help="allow code in the model file to run (lambdas, imports)"
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE[:NAME]",
+        help="import a module that registers what the model file names, or take NAME out of it; modules are found in "
+        "the current folder, too, as with python -m",
+    )
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="allow code in the model file to run (lambdas), and import the modules that it names, also from the "
+        "current folder",
+    )
+    parser.add_argument(
+        "--hard-sigmoid",
+        choices=HARD_SIGMOIDS,
+        help="what the name means in the model file: x/5 + 1/2 or x/6 + 1/2 (default: as in the Keras that wrote it)",
     )
 
 

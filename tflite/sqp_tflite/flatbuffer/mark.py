@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Graph
@@ -19,10 +20,12 @@ class Mark:
     Attributes:
         limit: Max change against the user's model, over the range of an output; None for that of the number type.
         heads: What was dropped behind each output ("softmax", "" for nothing); () if nothing was.
+        hard_sigmoid: Whose hard_sigmoid the user said that the model's file means; None for the writer's.
     """
 
     limit: float | None = None
     heads: tuple[str, ...] = ()
+    hard_sigmoid: str | None = None
 
 
 def marked(content: bytes, mark: Mark) -> bytes:
@@ -30,7 +33,9 @@ def marked(content: bytes, mark: Mark) -> bytes:
     if mark == Mark():
         return content
     editor = Editor(content)
-    held = {"limit": mark.limit, "heads": list(mark.heads)}
+    held: dict[str, Any] = {"limit": mark.limit, "heads": list(mark.heads)}
+    if mark.hard_sigmoid:
+        held["hard_sigmoid"] = mark.hard_sigmoid
     text = json.dumps(held, sort_keys=True, separators=(",", ":"))
     editor.add_metadata(NAME, memoryview(text.encode()))
     return editor.bytes()
@@ -40,8 +45,9 @@ def mark_of(graph: Graph) -> Mark:
     """Returns the mark of a file; the empty one for files of other programs and for an entry that is not ours."""
     try:
         held = json.loads(graph.metadata.get(NAME, b"{}"))
-        limit, heads = held.get("limit"), tuple(held.get("heads", ()))
+        limit, heads, meant = held.get("limit"), tuple(held.get("heads", ())), held.get("hard_sigmoid")
     except (ValueError, AttributeError, TypeError, RecursionError):
         return Mark()
     right = limit is None or (isinstance(limit, (int, float)) and 0 < limit < float("inf"))
-    return Mark(limit, heads) if right and all(isinstance(head, str) for head in heads) else Mark()
+    right = right and (meant is None or meant in ("keras2", "keras3"))
+    return Mark(limit, heads, meant) if right and all(isinstance(head, str) for head in heads) else Mark()

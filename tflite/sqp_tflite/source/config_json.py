@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from sqp_tflite.errors import BadInputError
@@ -57,3 +58,31 @@ def _within(value: Any, levels: int) -> bool:
         if not held:
             return True
     return False
+
+
+def nodes(config: Any, layer: str = "the model") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields every object in a model's configuration, with the name of the layer that it is in.
+
+    Args:
+        config: The configuration or a part of it.
+        layer: What it is in.
+    """
+    if isinstance(config, dict):
+        inner = config.get("config")
+        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+            layer = inner["name"]
+        yield layer, config
+        for value in config.values():
+            yield from nodes(value, layer)
+    elif isinstance(config, list):
+        for value in config:
+            yield from nodes(value, layer)
+
+
+def words(config: Any) -> Iterator[str]:
+    """Yields every text in a configuration that is not a key."""
+    if isinstance(config, str):
+        yield config
+    elif isinstance(config, dict | list):
+        for value in config.values() if isinstance(config, dict) else config:
+            yield from words(value)

@@ -16,7 +16,8 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
-from sqp_tflite.source import declared, hooks, model_file, saved_model_code
+from sqp_tflite.source import declared, hooks, keras2, model_file, saved_model_code
+from sqp_tflite.source.custom_objects import Explained, import_all
 from sqp_tflite.source.keras_errors import cause, out_of_memory, running
 from sqp_tflite.source.output_names import output_names
 from sqp_tflite.wording import listed
@@ -56,6 +57,7 @@ class Loaded:
         inputs: In the same order.
         layers: Paths of all layers.
         keep: What must stay alive while `call` is used.
+        warnings: What the user should know about the file's meaning.
     """
 
     model: Any
@@ -64,13 +66,16 @@ class Loaded:
     inputs: tuple[InputSpec, ...]
     layers: tuple[str, ...]
     keep: Any = None
+    warnings: tuple[str, ...] = ()
 
 
 def load(
     model: Any,
     *,
     names: Mapping[str, str] | None = None,
+    imports: Sequence[str] = (),
     trust: bool = False,
+    hard_sigmoid: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     allowed: Limit | None = None,
 ) -> Loaded:
@@ -79,7 +84,9 @@ def load(
     Args:
         model: A built Keras model, or the path of a `.keras` or `.h5` file or of a SavedModel folder.
         names: What an unknown activation name in the file stands for: {"my_softplus": "softplus"}.
+        imports: Modules to import before, "MODULE", or objects to take out of one, "MODULE:NAME".
         trust: Whether code that is part of the file (lambdas) or named by it (modules to import) may run.
+        hard_sigmoid: Whose hard_sigmoid a file means, "keras2" or "keras3"; None for that of the Keras that wrote it.
         shapes: Shapes per input name, without the batch, for dimensions that the model leaves open.
         allowed: How much memory a file's content may take; None for the limit of this machine.
 
@@ -90,14 +97,20 @@ def load(
     if isinstance(model, (str, Path)):
         path = Path(model)
         if path.is_dir():
+            keras2.refuse_choice(hard_sigmoid, str(path))
+            import_all(imports)
             return _saved_model(path, trust, allowed or limit())
-        held = model_file.open_model(path, dict(names or {}), trust, allowed or limit())
-        return _described(held, str(path), dict(shapes or {}))
+        explained = Explained(dict(names or {}), tuple(imports), trust)
+        opened = model_file.open_model(path, explained, allowed or limit())
+        warnings = keras2.as_written(opened, path, hard_sigmoid)
+        return dataclasses.replace(_described(opened.model, str(path), dict(shapes or {})), warnings=warnings)
     if not isinstance(model, keras.Model):
         raise BadInputError(
             f"`model` must be a Keras model or a path. Received: {type(model).__name__}. "
             "Pass a keras.Model, or the path of a .keras or .h5 file."
         )
+    keras2.refuse_choice(hard_sigmoid, model.name)
+    import_all(imports)
     return _described(model, model.name, dict(shapes or {}))
 
 

@@ -29,6 +29,7 @@ FLOAT_OPS = MappingProxyType(
         "leaky_relu": ("LEAKY_RELU",),
         "prelu": ("PRELU",),
         "hard_sigmoid": ("MUL", "ADD", "RELU6"),
+        "hard_sigmoid_keras2": ("MUL", "ADD", "RELU6", "MUL"),
         "hard_silu": ("HARD_SWISH",),
         "hard_tanh": ("RELU_N1_TO_1",),
         "softsign": ("ABS", "ADD", "DIV"),
