@@ -22,6 +22,7 @@ from written import perceptron
 OTHER_WORDS = {
     "model": ("a Keras model",),
     "names": ("--map",),
+    "imports": ("--import",),
     "replace": ("`rule`", "--replace", "A rule "),
     "emit": ("--emit",),
     "reports": ("--report", "An output"),

@@ -163,16 +163,16 @@ def test_a_class_without_a_module_is_named_as_what_to_import(whole, tmp_path):
         config = json.loads(file.attrs["model_config"])
         config["config"]["layers"][1] = {"class_name": "Mine", "config": {"name": "odd"}}
         file.attrs["model_config"] = json.dumps(config)
-    assert "Import the package that defines `Mine`" in refusal(path)
+    assert "--import MODULE:Mine" in refusal(path)
 
 
 @pytest.mark.parametrize(
     ("module", "registered", "words"),
     [
-        (None, "theirs>Mine", "registers it as `theirs>Mine` (`theirs`)"),
-        (None, "Custom>Mine", "the module that defines it as `Custom>Mine`"),
-        ("__main__", "Mine", "the module that defines it as `Mine`"),
-        ("theirs.layers", None, "defines it (`theirs.layers`)"),
+        (None, "theirs>Mine", "`theirs>Mine` in `odd`. One of these: import what defines it: --import MODULE;"),
+        (None, "Custom>Mine", "`Custom>Mine` in `odd`. One of these: import what defines it: --import MODULE;"),
+        ("__main__", "Mine", "--import MODULE:Mine;"),
+        ("theirs.layers", None, "--import theirs.layers; let the file import what it names: --trust-code;"),
     ],
 )
 def test_what_to_import_is_never_called_none(whole, tmp_path, module, registered, words):

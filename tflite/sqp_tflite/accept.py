@@ -239,7 +239,7 @@ def modules(name: str, value: Any) -> tuple[str, ...]:
     """Returns modules to import, each "MODULE" or "MODULE:NAME": from a list, or from one string."""
     given = [value] if isinstance(value, str) else _several(name, value, "a list of modules")
     for part in given:
-        if not isinstance(part, str) or not _MODULE.fullmatch(part) or part.endswith(".py"):
+        if not isinstance(part, str) or not _MODULE.fullmatch(part) or part.endswith(".py") or len(part) > _LONGEST:
             remedy = "For example my_layers, or my_layers:Scale to take one object out of it."
             if isinstance(part, str) and part.endswith(".py"):
                 remedy = f"Leave out the .py: {shortened(Path(part).stem, _LONGEST)}, in the folder where it is."
