@@ -207,6 +207,22 @@ def place_of(tensor: Any) -> int:
     return int(getattr(HISTORY.of(tensor), "tensor_index", 0))
 
 
+def argument_of(tensor: Any, name: str, place: int) -> Any:
+    """Returns what the call that made a symbolic tensor got for an argument, None if it got nothing or is not known.
+
+    Args:
+        tensor: The symbolic tensor.
+        name: Of the argument.
+        place: Its place where it is not passed by name.
+    """
+    number, calls = getattr(HISTORY.of(tensor), "node_index", None), calls_of(maker_of(tensor))
+    if number is None or calls is None or not 0 <= number < len(calls):
+        return None
+    given = getattr(calls[number], "arguments", None)
+    args, kwargs = getattr(given, "args", ()), getattr(given, "kwargs", {})
+    return kwargs.get(name, args[place] if len(args) > place else None)
+
+
 def build_shapes(layer: Any) -> dict[str, Any]:
     """Returns the shapes that a layer was built with, by argument; empty if they are not known."""
     return BUILD_SHAPES.of(layer) or {}

@@ -247,6 +247,22 @@ def modules(name: str, value: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
+def states(name: str, value: Any) -> dict[str, str]:
+    """Returns {output: input that it goes back into}: from a mapping, or from "OUT=IN" or a list of these.
+
+    "none" says that no output is a state.
+    """
+    if not isinstance(value, Mapping):
+        given = [value] if isinstance(value, str) else _several(name, value, "a mapping, or OUT=IN")
+        nothing = len(given) == 1 and isinstance(given[0], str) and given[0] == "none"
+        return {} if nothing else _pairs(name, given, "OUT=IN", "lstm_h=h", "output")
+    for pair in value.items():
+        for end in pair:
+            if not (isinstance(end, str) and end):
+                refuse(name, "a mapping from outputs to inputs, by their names", end, "For example {'lstm_h': 'h'}.")
+    return dict(value)
+
+
 def rules(name: str, value: Any) -> str | dict[str, Any]:
     """Returns how activations are replaced: one rule for all, or rules by activation or layer."""
     form = "accurate, fast or a list ACT=RULE"
@@ -262,14 +278,16 @@ def rules(name: str, value: Any) -> str | dict[str, Any]:
     return str(value)
 
 
-def _pairs(name: str, given: Iterable[Any], form: str, example: str) -> dict[str, str]:
+def _pairs(
+    name: str, given: Iterable[Any], form: str, example: str, what: str = "activation or layer"
+) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in given:
         key, equals, meaning = pair.strip().partition("=") if isinstance(pair, str) else ("", "", "")
         if not (key and equals and meaning):
             refuse(name, form, pair, f"For example {example}.")
         if key in found:
-            raise BadInputError(f"{name} must name each activation or layer once. Received: {shown(key)} twice.")
+            raise BadInputError(f"{name} must name each {what} once. Received: {shown(key)} twice.")
         found[key] = meaning
     return found
 

@@ -138,6 +138,7 @@ class Journal:
             agreement=compared.rows if compared else (),
             inputs=tensor_rows(graph, graph.main.inputs) if graph else (),
             outputs=tensor_rows(graph, graph.main.outputs) if graph else (),
+            states=traced.states if traced else (),
             memory=measured.memory if measured else Memory(),
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),

@@ -42,6 +42,8 @@ class ExportOptions:
     wanted: Combination = field(default_factory=Combination)
     io: str | None = None
     per_tensor: bool = False
+    no_conversions: bool = False
+    state: Mapping[str, str] | None = None
     data: GivenData = None
     names: Mapping[str, str] | None = None
     imports: tuple[str, ...] = ()
@@ -95,6 +97,8 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "lowering": accept.choice(*LOWERINGS),
     "io": accept.optional(accept.choice(*IO)),
     "per_tensor": accept.flag,
+    "no_conversions": accept.flag,
+    "state": accept.optional(accept.states),
     "target": accept.choice(*TARGETS),
     "data": accept.optional(accept.data),
     "names": accept.optional(accept.meanings),

@@ -29,6 +29,7 @@ from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.quantize.calibration import require
+from sqp_tflite.quantize.conversions import conversions
 from sqp_tflite.quantize.quantize import Reduced, all_findings
 from sqp_tflite.quantize.quantize import quantize as reduce
 from sqp_tflite.quantize.recipe import Request
@@ -74,6 +75,8 @@ def export(
     lowering: str = "algebraic",
     io: str | None = None,
     per_tensor: bool = False,
+    no_conversions: bool = False,
+    state: str | Mapping[str, str] | None = None,
     target: str = "tflm",
     data: GivenData = None,
     names: str | Mapping[str, str] | None = None,
@@ -106,6 +109,8 @@ def export(
         io: Type of inputs and outputs; None for the model's own. "float32" puts conversions around an integer model.
         per_tensor: Whether the weights of dense layers get one scale each in an integer model, for TFLM from before
             November 2024.
+        no_conversions: Whether to refuse an integer model with a QUANTIZE or DEQUANTIZE, but for those of `io`.
+        state: {output: input} for the outputs that go back in as inputs, with the same scale; None to find them.
         target: Whose operator table and interpreter decide: "tflm", "litert" or "tflite-runtime".
         data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
             under y. Without it seeded inputs; an integer model needs it.
@@ -139,9 +144,10 @@ def export(
     """
     options = asked(
         model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
-        data=data, names=names, imports=imports, trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace,
-        head=head, max_error=max_error, max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram,
-        flash=flash, max_memory=max_memory, reports=reports, command=command,
+        no_conversions=no_conversions, state=state, data=data, names=names, imports=imports, trust_code=trust_code,
+        hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error, max_change=max_change,
+        dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory, reports=reports,
+        command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
@@ -174,10 +180,11 @@ def run(
                 return Export(None, done.report("ok"))
             _require(wanted, given.inputs)  # Before the steps that take minutes.
             tell("trace")  # A fresh function with each activation in its form; the user's model stays as it was.
-            traced = done.keep(on_device(trace(planned), planned.wanted))
+            traced = done.keep(on_device(trace(planned, options.state), planned.wanted))
             tell("convert")  # In a child process: native code that crashes there becomes a message here.
             content = convert(traced, worker)
-            request = Request(wanted, options.io == "float32", traced.forms, options.per_tensor)
+            states = tuple((pair.output_index, pair.input_index) for pair in traced.states)
+            request = Request(wanted, options.io == "float32", traced.forms, options.per_tensor, states)
             # The float file to the wanted type of numbers, tables included.
             reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
             # The file says itself how it is meant to differ from the model, for whoever checks it later.
@@ -185,7 +192,8 @@ def run(
         # From here on the file is evidence: it is read and judged, not changed.
         content, graph = reduced.content, done.keep(read(reduced.content))
         # The target's interpreter may crash on an operator that it lacks, so the operators come first.
-        _refuse(_audited(graph, traced.layers, changed, reduced, request))
+        unwanted = conversions(graph, traced.layers, request) if options.no_conversions else ()
+        _refuse(_audited(graph, traced.layers, changed, reduced, request) + unwanted)
         tell("measure")  # Budgets before the comparison, which takes longer.
         measured = done.keep(_measured(options, content, graph, traced.layers))
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))

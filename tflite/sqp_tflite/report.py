@@ -101,6 +101,19 @@ class TensorRow:
 
 
 @dataclass(frozen=True, slots=True)
+class StatePair:
+    """An output that goes back in as an input at the next run; the indices are those of `outputs` and `inputs`."""
+
+    output: str
+    input: str
+    output_index: int
+    input_index: int
+
+    def __str__(self) -> str:
+        return f"`{self.output}` goes back into `{self.input}`"
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryStep:
     """One operator in execution order, and the bytes of all tensors that are needed while it runs."""
 
@@ -250,6 +263,7 @@ class Report:
         verdict: "ok", "refused" or "parity_failed".
         runs: Of an inspected file, whether the target's interpreter ran it: "yes", "no" or "not checked".
         exp_and_log: Of an inspected file, the operators that need exp or log.
+        states: Which outputs go back in as inputs.
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
         notes: What the user should know.
@@ -272,6 +286,7 @@ class Report:
     agreement: tuple[Agreement, ...] = ()
     inputs: tuple[TensorRow, ...] = ()
     outputs: tuple[TensorRow, ...] = ()
+    states: tuple[StatePair, ...] = ()
     memory: Memory = Memory()
     plan: tuple[PlanRow, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()

@@ -35,6 +35,11 @@ def validate(options: ExportOptions) -> None:
             "`per_tensor` is about the weights of an integer model. Received: "
             f"per_tensor with --quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
+    if options.no_conversions and not options.wanted.integer:
+        raise BadInputError(
+            "`no_conversions` is about an integer model. Received: no_conversions with "
+            f"--quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
+        )
     _check_combination(options)
     _check_bound(options)
     check_kinds(options.emit, options.wanted.target)

@@ -161,6 +161,19 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         "Micro from before November 2024 needs it, and computes something else without an error if it is missing",
     )
     group.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        metavar="OUT=IN",
+        help="an output that goes back in as an input at the next run: both have the same type, scale and zero point; "
+        "none for no output (default: states of recurrent layers, and outputs whose names say it)",
+    )
+    group.add_argument(
+        "--no-conversions",
+        action="store_true",
+        help="refuse an integer model with a QUANTIZE or DEQUANTIZE, except those of --io float32",
+    )
+    group.add_argument(
         "--lowering",
         choices=LOWERINGS,
         default="algebraic",

@@ -76,6 +76,8 @@ def _options(call: Call) -> ExportOptions:
         wanted=Combination(given.quantize, given.lowering, given.target),
         io=given.io,
         per_tensor=given.per_tensor,
+        no_conversions=given.no_conversions,
+        state=accept.states("--state", given.state) if given.state else None,
         data=given.data,
         names=accept.meanings("--map", given.map),
         imports=accept.modules("--import", given.imports),

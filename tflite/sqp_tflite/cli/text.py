@@ -52,6 +52,7 @@ def show_report(console: Console, report: Report) -> None:
         show_agreement(console, report.agreement)
     _memory(console, report.memory)
     _tensors(console, report.inputs, report.outputs)
+    _states(console, report)
     _layer_errors(console, report)
     _notes(console, report.notes)
     console.print(f"{report.seconds:.1f} s", style="dim", highlight=False)
@@ -196,6 +197,12 @@ def _tensors(console: Console, inputs: tuple[TensorRow, ...], outputs: tuple[Ten
             table.add_row(*_cells(kind, str(row.index), row.name, str(row.shape), row.dtype, scale, point))
     console.print(table)
     _more(console, max(len(inputs), len(outputs)) - _MOST_ROWS)
+
+
+def _states(console: Console, report: Report) -> None:
+    for pair in report.states[:_MOST_ROWS]:
+        console.print(_plain(f"  state: {pair}"))
+    _more(console, len(report.states) - _MOST_ROWS)
 
 
 def _layer_errors(console: Console, report: Report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,16 @@ from sqp_tflite.errors import CrashedError
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
 from sqp_tflite.flatbuffer.float_ends import add_float_ends
-from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Tensor
+from sqp_tflite.flatbuffer.integer_ends import settle_ends
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import Table, lower, verify
 from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.recipe import INTEGER_BITS, Request
+from sqp_tflite.quantize.states import shared
 from sqp_tflite.report import Finding, Kind, LayerError
 from sqp_tflite.run import layer_errors
 from sqp_tflite.source.samples import Samples
@@ -81,12 +85,15 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
         calibration.require(samples, request.quantize)
         found = worker.call("sqp_tflite.quantize.calibration:calibrate_here", named, samples.inputs)
         calibration.check(found, layers)
-        ranges, notes = found.ranges(), calibration.notes(found, layers)
+        ranges, notes = shared(found.ranges(), main, request.states), calibration.notes(found, layers)
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
     editor = Editor(quantized.content)
     tables = _put_tables(editor, quantized.islands, samples, worker)
-    if _ends_to_add(request, quantized.islands):
-        add_float_ends(editor)
+    if quantized.integer_ends:
+        spans = [_span(ranges, main.tensors[index]) for index in (*main.inputs, *main.outputs)]
+        settle_ends(editor, INTEGER_IO[request.quantize], spans, dict(request.states))
+        if request.float_io:
+            add_float_ends(editor)
     editor.name_ends(*(tuple(main.tensors[i].name for i in ends) for ends in (main.inputs, main.outputs)))
     ended = editor.bytes()
     if request.quantize not in INTEGER_BITS:
@@ -169,8 +176,8 @@ def codes_here(content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[st
     return layer_errors.observe_here(content, inputs, names, codes=True)
 
 
-def _ends_to_add(request: Request, islands: Islands) -> bool:
-    return request.float_io and request.quantize in INTEGER_BITS and bool(islands.tables)
+def _span(ranges: Mapping[str, tuple[float, float]], tensor: Tensor) -> tuple[float, float]:
+    return ranges.get(tensor.name, (0.0, 0.0))
 
 
 def _table_notes(tables: tuple[Table, ...], layers: LayerNames) -> tuple[str, ...]:

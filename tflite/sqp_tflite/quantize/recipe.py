@@ -49,12 +49,14 @@ class Request:
         float_io: Whether inputs and outputs stay float32.
         forms: Outputs of the model that come directly from an activation.
         per_tensor: Whether the weights of dense layers get one scale each, not one per unit.
+        states: Pairs (place of an output, place of the input that it goes back into).
     """
 
     wanted: Combination
     float_io: bool = False
     forms: tuple[str, ...] = ()
     per_tensor: bool = False
+    states: tuple[tuple[int, int], ...] = ()
 
     @property
     def quantize(self) -> str:
@@ -74,10 +76,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """The quantised file, and which of its float tensors belong to an activation or will become a table."""
+    """The quantised file.
+
+    Attributes:
+        content: The file.
+        islands: Which of its float tensors belong to an activation or will become a table.
+        integer_ends: Whether its inputs and outputs are integers.
+    """
 
     content: bytes
     islands: Islands
+    integer_ends: bool = False
 
 
 def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[float, float]]) -> Quantized:
@@ -97,7 +106,10 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
         return Quantized(bytes(found.quantized_model), Islands(frozenset(), frozenset()))
     graph = read(content).main
     chosen = _islands(graph, request)
-    _add_integer_recipe(manager, request, chosen)
+    # Around tables, and where an output is also read inside, float inputs and outputs are added afterwards: the
+    # quantiser writes them in float for all that reads them, or leaves them integers.
+    integer_ends = not request.float_io or bool(chosen.tables) or _outputs_are_read(graph)
+    _add_integer_recipe(manager, request, chosen, integer_ends)
     statistics = _statistics(graph, ranges)
     wide = _weight_ranges(graph, statistics, INTEGER_BITS[request.quantize])
     statistics |= _of_tensors(graph, wide) if request.per_tensor else wide
@@ -106,7 +118,11 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
     editor = Editor(bytes(found.quantized_model))
     editor.retype_dead_outputs()
     editor.give_own_names()
-    return Quantized(editor.bytes(), chosen)
+    return Quantized(editor.bytes(), chosen, integer_ends)
+
+
+def _outputs_are_read(graph: Subgraph) -> bool:
+    return not {index for op in graph.ops for index in op.inputs}.isdisjoint(graph.outputs)
 
 
 def _add_float_recipe(manager: Any, kind: str) -> None:
@@ -122,17 +138,15 @@ def _add_float_recipe(manager: Any, kind: str) -> None:
         manager.add_dynamic_config(".*", dense, num_bits=8, granularity=qtyping.QuantGranularity.TENSORWISE)
 
 
-def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None:
+def _add_integer_recipe(manager: Any, request: Request, chosen: Islands, integer_ends: bool) -> None:
     from litert_quantizer import qtyping
 
     names = qtyping.TFLOperationName
     bits = INTEGER_BITS[request.quantize]
-    # Tables need integer ends, so float inputs and outputs are added around them afterwards.
-    ends_float = request.float_io and not chosen.tables
     manager.add_static_config(".*", names.ALL_SUPPORTED, bits, 8)
     if request.per_tensor:
         manager.add_static_config(".*", names.FULLY_CONNECTED, bits, 8, qtyping.QuantGranularity.TENSORWISE)
-    if ends_float:
+    if not integer_ends:
         for end in (names.INPUT, names.OUTPUT):
             manager.add_quantization_config(".*", end, algorithm_key=_NO_QUANTIZE)
     wide = request.lowering == "integer" and bits == 8
@@ -145,7 +159,7 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands) -> None
     # Scopes match tensor names, and an input or output of the model may have the same name.
     for scope in _scopes(kept | (chosen.activations if wide else frozenset())):
         for end in (names.INPUT, names.OUTPUT):
-            if ends_float:
+            if not integer_ends:
                 manager.add_quantization_config(scope, end, algorithm_key=_NO_QUANTIZE)
             else:
                 manager.add_static_config(scope, end, bits, 8)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,11 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.layer_names import FORM_SCOPE, LayerNames, in_scope, scope_name
-from sqp_tflite.report import Finding, Kind
+from sqp_tflite.report import Finding, Kind, StatePair
 from sqp_tflite.source import hooks
 from sqp_tflite.source.load import InputSpec
 from sqp_tflite.source.plan import Plan
+from sqp_tflite.source.states import state_pairs
 from sqp_tflite.source.unroll import unrolled
 
 _DRAWS = re.compile("Random|Multinomial|^Stateful(Standard|Uniform|Truncated)|^Stateless(Truncated|Parameterized)")
@@ -42,6 +43,7 @@ class Traced:
         layers: Which layer a node's name belongs to.
         steps: Pairs (recurrent layer, time steps that it is written out for).
         forms: The outputs that an activation's form makes, which their names do not tell.
+        states: The outputs that go back in as inputs.
     """
 
     graph_def: bytes
@@ -50,14 +52,19 @@ class Traced:
     layers: LayerNames
     steps: tuple[tuple[str, int], ...] = ()
     forms: tuple[str, ...] = ()
+    states: tuple[StatePair, ...] = ()
 
 
-def trace(plan: Plan) -> Traced:
+def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
     """Returns the frozen graph of the planned model, which is only read.
+
+    Args:
+        plan: The planned model.
+        states: {output: input that it goes back into} as the user says; None to find them.
 
     Raises:
         RefusedError: The model keeps state in variables, draws random numbers or loops over an open time dimension.
-        BadInputError: A layer of the model raises an error.
+        BadInputError: A layer of the model raises an error, or `states` do not fit the model.
         EnvironmentMissingError: This TensorFlow cannot write weights into a graph in the known way.
     """
     freeze, loaded = private.require("freeze"), plan.loaded
@@ -87,9 +94,15 @@ def trace(plan: Plan) -> Traced:
     made = tuple((name, layers.of(source)) for name, source in sources.items())
     forms_made = tuple(name for name, source in sources.items() if in_scope(source))
     layers = LayerNames(loaded.layers, made)
-    return Traced(
-        definition.SerializeToString(deterministic=True), named, outputs, layers, tuple(steps.items()), forms_made
+    ends = [
+        InputSpec(name, tuple(map(int, tensor.shape[1:])), tensor.dtype.name)
+        for name, tensor in zip(names, frozen.outputs, strict=True)
+    ]
+    pairs = tuple(
+        StatePair(outputs[out], named[into].name, out, into) for out, into in state_pairs(loaded, ends, states)
     )
+    content = definition.SerializeToString(deterministic=True)
+    return Traced(content, named, outputs, layers, tuple(steps.items()), forms_made, pairs)
 
 
 def squareplus_form(x: Any, b: Any) -> Any:
