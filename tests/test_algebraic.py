@@ -1,5 +1,6 @@
 """The algebraic family: stated bounds, float32, ops, saving, softmax and attention."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -86,6 +87,50 @@ def test_stated_bounds_hold_for_value_and_slope_near_and_in_the_tails(of, terms)
     assert rise <= made.slope_error * SLACK + 1e-8
 
 
+ENDS = {
+    "softplus": (0.0, np.inf),
+    "log_sigmoid": (-np.inf, 0.0),
+    "sigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "softsign": (-1.0, 1.0),
+    "exponential": (0.0, np.inf),
+}
+WIDE = np.concatenate([-np.geomspace(1e6, 1e-6, 20_001), [0.0], np.geomspace(1e-6, 1e6, 20_001)]).astype(np.float32)
+
+
+@pytest.mark.parametrize(("of", "terms"), [pair for pair in ALL if pair[0] in ENDS])
+def test_a_sum_never_passes_what_its_activation_never_passes(of, terms):
+    low, high = ENDS[of]
+    y = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(WIDE), found(of, terms)))
+    assert y.min() >= low and y.max() <= high
+
+
+def test_without_its_ends_a_sum_passes_them():
+    made = dataclasses.replace(found("softplus", 3), low=None)
+    y = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(WIDE), made))
+    assert y[np.abs(WIDE) < 100].min() < 0 and y.min() < -1e-3
+
+
+# The lowest values in exact arithmetic. A sum's own error may pass them; 3e-4 is that of silu with 5 roots, rounded up.
+@pytest.mark.parametrize(
+    ("of", "lowest"),
+    [("silu", -0.27846), ("gelu", -0.16997), ("mish", -0.30884), ("elu", -1.0), ("celu", -1.0), ("selu", -1.7580994)],
+)
+def test_other_lowest_values_are_kept_within_the_stated_error_and_rounding(of, lowest):
+    made = found(of)
+    y = ops.convert_to_numpy(evaluate(ops.convert_to_tensor(WIDE), made))
+    weights = sum(abs(root.weight) for part in made.parts for root in part.roots)
+    rounding = 3 * 2.0**-24 * (1 + weights) * (np.abs(WIDE) + 8)
+    assert (y >= lowest - 1e-5 - made.value_error - rounding).all()
+
+
+def test_a_softmax_of_any_size_is_positive_and_sums_to_one():
+    rows = np.concatenate([WIDE[:40_000].reshape(-1, 10), np.random.default_rng(0).uniform(-1e6, 1e6, (1000, 10))])
+    y = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax()(rows.astype(np.float32)))
+    assert y.min() >= 0
+    np.testing.assert_allclose(y.sum(axis=-1), 1.0, rtol=0, atol=1e-6)
+
+
 def test_the_bound_check_sees_a_changed_coefficient():
     config = found("softplus", 3).config()
     config["parts"][0]["roots"][1][2] *= 1.01
@@ -142,13 +187,14 @@ PURE = {"AddV2", "Mul", "Sqrt"}
 
 
 @pytest.mark.parametrize(("of", "terms"), ALL)
-def test_traces_to_add_mul_sqrt_and_clips_only_where_there_is_a_kink(of, terms):
+def test_traces_to_add_mul_sqrt_and_clips_only_where_there_is_a_kink_or_an_end(of, terms):
     upper = 2.0 if of == "exponential" else None
     traced = tf.function(lambda x: sqp_keras.algebraic(x, of, terms, upper=upper))
     graph = traced.get_concrete_function(tf.TensorSpec((1, 8))).graph
     used = {op.type for op in graph.get_operations()} - {"Placeholder", "Const", "Identity"}
-    has_kink = of in KINKS and terms > 1
-    assert used <= (PURE | {"Relu", "Minimum", "Maximum"} if has_kink else PURE)
+    made = found(of, terms)
+    clipped = (of in KINKS and terms > 1) or made.low is not None or made.high is not None
+    assert used <= (PURE | {"Relu", "Minimum", "Maximum"} if clipped else PURE)
 
 
 @pytest.mark.parametrize("name", ["swish", "silu", "SiLU", "hard_swish", "relu", "leaky_relu", "linear"])

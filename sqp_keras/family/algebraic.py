@@ -1,5 +1,6 @@
 """Activations with exp or log, written with additions, multiplications and square roots."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -28,7 +29,9 @@ def algebraic(
     y = a0 + a1*x + sum_i w_i*sqrt((x - c_i)**2 + b_i)
 
     elu, selu, celu, exponential and softsign have a kink in a derivative (or grow without bound), so x is clipped to
-    one side of it by a minimum or maximum; all others are ADD, MUL and SQRT only. docs/algebraic.md lists every sum
+    one side of it by a minimum or maximum. What the activation never passes, the sum does not either: softplus and
+    exponential are 0 or more, log_sigmoid 0 or less, sigmoid is in [0, 1], tanh and softsign in [-1, 1], by a clip at
+    the end. All else is ADD, MUL and SQRT. docs/algebraic.md lists every sum
     with its max error in value and slope. Halves are computed in float32; in float32 rounding adds about 1e-7*abs(x).
 
     Args:
@@ -88,7 +91,10 @@ def apply(x: Any, of: str, terms: int | None, made: Sum) -> Any:
 
 
 def evaluate(x: Any, made: Sum) -> Any:
-    """Returns the sum of `x` in float32 or float64: ADD, MUL, SQRT, and clips where the sum has them."""
+    """Returns the sum of `x` in float32 or float64: ADD, MUL, SQRT, and clips where the sum has them.
+
+    The clips of the value come last, where a converter makes them part of the last ADD.
+    """
     total: Any = None
     for part in made.parts:
         value = _part(_held(x, part), part)
@@ -98,7 +104,7 @@ def evaluate(x: Any, made: Sum) -> Any:
     if made.rectifier:
         rectified = ops.relu(x)
         total = total + (rectified if made.rectifier == 1.0 else rectified * made.rectifier)
-    return total
+    return _clipped(total, made.low, made.high)
 
 
 def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
@@ -129,7 +135,8 @@ def _normalised(x: Any, axis: int | tuple[int, ...]) -> Any:
             " Give the model's input a fixed size."
         )
     quarter = (x - ops.max(x, axis=axes, keepdims=True)) * 0.25
-    root = evaluate(quarter, find("exponential", None, 1.0, 0.0))
+    # Without its lower end, which an even power does not need.
+    root = evaluate(quarter, dataclasses.replace(find("exponential", None, 1.0, 0.0), low=None))
     # A power instead of the root itself: never negative, and the many small values of a long row stay small.
     square = root * root
     power = square * square
@@ -139,11 +146,13 @@ def _normalised(x: Any, axis: int | tuple[int, ...]) -> Any:
 
 
 def _held(x: Any, part: Part) -> Any:
-    if part.high is not None:
-        x = ops.minimum(x, part.high)
-    if part.low is not None:
-        x = ops.relu(x) if part.low == 0.0 else ops.maximum(x, part.low)
-    return x
+    return _clipped(x if part.high is None else ops.minimum(x, part.high), part.low, None)
+
+
+def _clipped(x: Any, low: float | None, high: float | None) -> Any:
+    if low is not None:
+        x = ops.relu(x) if low == 0.0 else ops.maximum(x, low)
+    return x if high is None else ops.minimum(x, high)
 
 
 def _part(t: Any, part: Part) -> Any:

@@ -1,5 +1,6 @@
 """The sums of square roots that replace activations with exp or log, read from coefficients.json and scaled."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -67,6 +68,8 @@ class Sum:
         parts: One part, or two for an activation with a kink at 0.
         value_error: Max error of the value over the real line, in exact arithmetic.
         slope_error: The same for the first derivative.
+        low: Lower end of the value, None for none. Cancellation and the error itself would lead below it.
+        high: Upper end of the value, None for none.
     """
 
     offset: float
@@ -74,6 +77,8 @@ class Sum:
     parts: tuple[Part, ...]
     value_error: float
     slope_error: float
+    low: float | None = None
+    high: float | None = None
 
     def config(self) -> dict[str, Any]:
         """Returns the numbers as plain data, for a saved layer."""
@@ -86,6 +91,8 @@ class Sum:
             ],
             "value_error": self.value_error,
             "slope_error": self.slope_error,
+            "low": self.low,
+            "high": self.high,
         }
 
 
@@ -104,10 +111,16 @@ def from_config(config: dict[str, Any]) -> Sum:
             for part in config["parts"]
         )
         offset, rectifier, value_error, slope_error = (float(config[name]) for name in _NUMBERS)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        low, high = (None if config.get(end) is None else float(config[end]) for end in ("low", "high"))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"`coefficients` are what `get_config` wrote. Received: {accept.shown(config)}.") from error
-    made = Sum(offset, rectifier, parts, value_error, slope_error)
-    numbers = [made.offset, made.rectifier, *(part.slope for part in parts)]
+    made = Sum(offset, rectifier, parts, value_error, slope_error, low, high)
+    numbers = [
+        *(end for end in (low, high) if end is not None),
+        made.offset,
+        made.rectifier,
+        *(part.slope for part in parts),
+    ]
     roots = [root for part in parts for root in part.roots]
     numbers += [number for root in roots for number in root.numbers()]
     if not all(map(math.isfinite, numbers)) or any(root.b <= 0.0 for root in roots):
@@ -128,6 +141,20 @@ def table() -> dict[tuple[str, int], Sum]:
 
 
 _BASE = {"sigmoid": "tanh", "log_sigmoid": "softplus", "selu": "elu", "celu": "elu", "exponential": "elu"}
+
+
+_ENDS: dict[str, tuple[float | None, float | None]] = {
+    "softplus": (0.0, None),
+    "exponential": (0.0, None),
+    "log_sigmoid": (None, 0.0),
+    "sigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "softsign": (-1.0, 1.0),
+}
+"""What the values of an activation never pass. A sum is held there: its logarithm, or a division by it, relies on it.
+
+TensorFlow's converter puts most of these clips into the last ADD, where they cost nothing.
+"""
 
 
 def names() -> tuple[str, ...]:
@@ -162,7 +189,14 @@ def find(of: str, terms: int | None = None, alpha: float = 1.0, upper: float | N
         terms = enough(of, 1e-3, alpha, upper)
     if isinstance(terms, bool) or terms not in counts:
         raise ValueError(f"{of} can be written with {_listed(counts)} roots. Received: terms={terms!r}.")
-    return _transformed(of, table()[_BASE.get(of, of), terms], alpha, upper)
+    return _held(of, _transformed(of, table()[_BASE.get(of, of), terms], alpha, upper))
+
+
+def _held(of: str, made: Sum) -> Sum:
+    """Returns the sum with the ends of its activation's values; one root as in squareplus never passes 0."""
+    single = len(made.parts) == 1 and len(made.parts[0].roots) == 1
+    low, high = (None, None) if single else _ENDS.get(of, (None, None))
+    return dataclasses.replace(made, low=low, high=high)
 
 
 def enough(of: str, max_error: float, alpha: float = 1.0, upper: float | None = None) -> int:

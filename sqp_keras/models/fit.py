@@ -1,5 +1,6 @@
 """Fits b to what an activation receives and returns."""
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -35,7 +36,7 @@ def fitted_sum(made: Sum, seen: Seen) -> Sum:
 
     def scaled(factor: float) -> Sum:
         roots = tuple(Root(root.weight, root.centre, root.b * factor) for root in part.roots)
-        return Sum(made.offset, 0.0, (Part(None, None, part.slope, roots),), made.value_error, made.slope_error)
+        return dataclasses.replace(made, parts=(Part(None, None, part.slope, roots),))
 
     def error(factor: float) -> float:
         return float(np.mean((_evaluated(scaled(factor), seen.x) - seen.y) ** 2))
@@ -43,7 +44,7 @@ def fitted_sum(made: Sum, seen: Seen) -> Sum:
     fitted = scaled(_lowest(error))
     x = np.concatenate([np.linspace(-30.0, 30.0, 6001), seen.x])
     drift = float(np.abs(_evaluated(fitted, x) - _evaluated(made, x)).max())
-    return Sum(fitted.offset, 0.0, fitted.parts, made.value_error + drift, made.slope_error)
+    return dataclasses.replace(fitted, value_error=made.value_error + drift)
 
 
 def default_b(was: str) -> float:

@@ -180,7 +180,7 @@ def _float_ops(site: Site, parameters: dict[str, Any]) -> tuple[str, ...] | None
     """The operators of an activation in a float model; None where the converter decides."""
     name = site.activation.name
     if name in ("algebraic", "algebraic_softmax"):
-        return _traced_ops(site)
+        return _without_fused(_traced_ops(site))
     if name != "squareplus":
         return FLOAT_OPS.get(name)
     ops = ("RELU",) if parameters.get("b") == 0 else SQUAREPLUS_OPS
@@ -192,6 +192,17 @@ def _traced_ops(site: Site) -> tuple[str, ...]:
     activation = getattr(site.owner, site.attribute) if site.attribute else site.owner
     traced = tf.function(activation, autograph=False).get_concrete_function(tf.TensorSpec((1, 2, 2, 2, 8)))
     return tuple(_TENSORFLOW_OPS[op.type] for op in traced.graph.get_operations() if op.type in _TENSORFLOW_OPS)
+
+
+_FUSED = ((("ADD", "RELU"), 0), (("ADD", "MAXIMUM", "MINIMUM"), 0), (("ADD", "RELU", "MINIMUM"), 1))
+"""How the clips of a sum end, and how many of them the converter does not make part of the ADD in front."""
+
+
+def _without_fused(ops: tuple[str, ...]) -> tuple[str, ...]:
+    for end, left in _FUSED:
+        if ops[-len(end) :] == end:
+            return (*ops[: -len(end)], "ADD", *end[len(end) - left :])
+    return ops
 
 
 def _shapes(loaded: Loaded) -> str:
