@@ -38,10 +38,12 @@ class Given:
     Attributes:
         loaded: The model.
         inputs: The samples, or seeded ones.
+        warnings: Where they do not fit each other.
     """
 
     loaded: Loaded
     inputs: Samples
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Journal:
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
             unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
-            warnings=(given.loaded.warnings if given else ()) + (compared.warnings if compared else ()),
+            warnings=(given.loaded.warnings + given.warnings if given else ()) + (compared.warnings if compared else ()),
             notes=self._notes(),
             versions=versions(),
             command=self.options.command,

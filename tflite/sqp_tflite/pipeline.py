@@ -39,6 +39,7 @@ from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.memory import memory, over_budget
 from sqp_tflite.run.reference import positive, reference
+from sqp_tflite.run.scaling import scaling_warnings
 from sqp_tflite.source import own_code
 from sqp_tflite.source.convert import IMPORTS, convert
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged, exchange
@@ -221,7 +222,8 @@ def _loaded(options: ExportOptions) -> Given:
         options.model, names=options.names, imports=options.imports, trust=options.trust_code,
         hard_sigmoid=options.hard_sigmoid, shapes=shapes, allowed=allowed,
     )  # fmt: skip
-    return Given(loaded, samples(opened, loaded.inputs, allowed))
+    inputs = samples(opened, loaded.inputs, allowed)
+    return Given(loaded, inputs, scaling_warnings(loaded, inputs))
 
 
 def _exchanged(options: ExportOptions, given: Given) -> Exchanged:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.errors import CrashedError
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
 from sqp_tflite.flatbuffer.float_ends import add_float_ends
-from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Tensor
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Subgraph, Tensor
 from sqp_tflite.flatbuffer.integer_ends import settle_ends
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import Table, lower, verify
@@ -86,6 +87,7 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
         found = worker.call("sqp_tflite.quantize.calibration:calibrate_here", named, samples.inputs)
         calibration.check(found, layers)
         ranges, notes = shared(found.ranges(), main, request.states), calibration.notes(found, layers)
+        notes += _state_notes(samples, main, request)
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
     editor = Editor(quantized.content)
     tables = _put_tables(editor, quantized.islands, samples, worker)
@@ -174,6 +176,16 @@ def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Work
 def codes_here(content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """Returns the codes of tensors as computed by LiteRT; runs in a child."""
     return layer_errors.observe_here(content, inputs, names, codes=True)
+
+
+def _state_notes(samples: Samples, main: Subgraph, request: Request) -> tuple[str, ...]:
+    names = [main.tensors[main.inputs[into]].name for _, into in request.states if np.ptp(samples.inputs[into]) == 0]
+    if not names or len(samples) < 2:
+        return ()
+    return (
+        f"The state {', '.join(f'`{name}`' for name in names)} is the same in all samples: its range comes from one "
+        "step, and what grows beyond it in a run is clipped. Pass the states of a real run with --data.",
+    )
 
 
 def _span(ranges: Mapping[str, tuple[float, float]], tensor: Tensor) -> tuple[float, float]:
