@@ -111,8 +111,8 @@ def _recorded(layer: Any, seen: NDArray[Any]) -> str:
     if SHRUNK[_kind(layer)] <= ratio <= RATIO and away <= RATIO:
         return ""
     return (
-        f"The samples do not fit the model's training: what `{layer.name}` receives spreads {ratio:.2g} times as far "
-        f"as in training, and its mean is {away:.2g} standard deviations away."
+        f"The samples do not fit the model's training: what `{layer.name}` receives spreads {ratio:.3g} times as far "
+        f"as in training, and its mean is {away:.3g} standard deviations away."
     )
 
 
@@ -130,7 +130,7 @@ def _statistics(layer: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     if isinstance(layer, keras.layers.BatchNormalization):
         mean, variance = (np.asarray(part, np.float64) for part in (layer.moving_mean, layer.moving_variance))
         return (None, None) if not mean.any() and (variance == 1).all() else (mean, variance)
-    mean, variance = getattr(layer, "mean", None), getattr(layer, "variance", None)
-    if mean is None or variance is None:
+    held = [getattr(layer, name, None) for name in ("mean", "variance")]
+    if any(part is None for part in held):
         return None, None
-    return np.asarray(mean, np.float64).ravel(), np.asarray(variance, np.float64).ravel()
+    return np.asarray(held[0], np.float64).ravel(), np.asarray(held[1], np.float64).ravel()
