@@ -15,8 +15,6 @@ from sqp_keras.models.choose import SOFTMAX_ERROR
 from sqp_tflite.agreement import GIVEN, WRITTEN
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.report import Finding, Kind
-from sqp_tflite.source import own_code
 from sqp_tflite.source.exchange import ACCURATE_CHANGE
 from tools import zoo
 
@@ -269,12 +267,6 @@ def test_additive_attention_as_its_remedy_says():
     assert exported.report.verdict == "ok"
     # Eight tanh, each within 1e-4 of 2, in a softmax.
     np.testing.assert_allclose(mended(x), model(x), atol=4e-3)
-
-
-def test_a_rule_that_left_an_activation_is_what_the_remedy_is_about():
-    rows = tuple(Finding(layer, "GELU", "float32", "no.", "Retrain.", Kind.OP) for layer in "ab")
-    remedied = own_code.with_remedies(rows, None, {"b": "Add gelu=accurate to `--replace`."})
-    assert [finding.remedy for finding in remedied] == ["Retrain.", "Add gelu=accurate to `--replace`."]
 
 
 HEADS = {

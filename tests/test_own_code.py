@@ -3,10 +3,10 @@
 import re
 
 import keras
+import numpy as np
 import pytest
 
 import sqp_tflite
-from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import own_code
 
 L = keras.layers
@@ -24,20 +24,6 @@ def attention(layer: L.Layer) -> keras.Model:
     return keras.Model(x, layer([x, x]))
 
 
-def finding(layer: str, op: str) -> Finding:
-    return Finding(layer, op, "float32", "A rule.", "Run again with `--replace accurate`.", Kind.OP)
-
-
-def remedy(model: keras.Model | None, layer: str, op: str, left: dict[str, str] | None = None) -> str:
-    (found,) = own_code.with_remedies((finding(layer, op),), model, left or {})
-    assert (found.layer, found.op, found.rule) == (layer, op, "A rule.")
-    return found.remedy
-
-
-def sequential() -> keras.Model:
-    return keras.Sequential([keras.Input((4,)), Gate(name="gate"), L.Dense(2, activation="tanh", name="dense")])
-
-
 @pytest.mark.parametrize(
     ("op", "call"),
     [
@@ -47,22 +33,17 @@ def sequential() -> keras.Model:
     ],
 )
 def test_a_layer_of_the_users_own_is_told_what_to_hold_instead(op, call):
-    found = remedy(sequential(), "gate", op)
+    found = own_code.call_instead(Gate(), op)
     assert found.startswith("Gate computes it in its own code") and f"call {call}" in found
 
 
-@pytest.mark.parametrize(("layer", "op"), [("dense", "TANH"), ("gate", "WHILE"), ("unknown", "TANH")])
-def test_other_findings_keep_their_remedy(layer, op):
-    assert remedy(sequential(), layer, op) == "Run again with `--replace accurate`."
+@pytest.mark.parametrize(("layer", "op"), [(L.Dense(2), "TANH"), (Gate(), "WHILE"), (None, "TANH")])
+def test_other_findings_have_another_remedy(layer, op):
+    assert own_code.call_instead(layer, op) == ""
 
 
-def test_without_a_model_the_remedy_stays():
-    assert remedy(None, "gate", "TANH") == "Run again with `--replace accurate`."
+def test_without_a_model_there_are_no_notes():
     assert own_code.notes(None) == ()
-
-
-def test_what_an_exchange_left_comes_first():
-    assert remedy(sequential(), "gate", "TANH", {"gate": "Add tanh=accurate."}) == "Add tanh=accurate."
 
 
 @pytest.mark.parametrize(
@@ -77,7 +58,7 @@ def test_attention_is_noted_and_has_a_way_out(layer, way):
     model = attention(layer)
     (note,) = own_code.notes(model)
     assert note.startswith("`att` (") and "computes softmax in its own code" in note
-    assert re.search(way, remedy(model, "att", "SOFTMAX"))
+    assert re.search(way, own_code.attention(layer))
 
 
 def test_multi_head_attention_needs_no_note():
@@ -85,14 +66,13 @@ def test_multi_head_attention_needs_no_note():
     assert own_code.notes(keras.Model(x, L.MultiHeadAttention(2, 2, name="mha")(x, x))) == ()
 
 
-def test_an_embedding_on_tflm_is_told_what_helps_and_it_does():
+def test_an_embedding_is_a_plain_gather():
     layers = [keras.layers.Embedding(5, 3, name="table"), keras.layers.Flatten(), keras.layers.Dense(2)]
     model = keras.Sequential([keras.Input((4,), dtype="int32"), *layers])
-    with pytest.raises(sqp_tflite.RefusedError) as caught:
-        sqp_tflite.export(model)
-    (finding,) = caught.value.findings
-    assert (finding.layer, finding.op) == ("table", "SELECT")
-    assert "--target litert" in finding.remedy and "squareplus" not in finding.remedy
-    assert sqp_tflite.export(model, target="litert").report.verdict == "ok"
-    behind = keras.Sequential([keras.Input((4, 3)), *layers[1:]])
-    assert sqp_tflite.export(behind).report.verdict == "ok"
+    report = sqp_tflite.export(model).report
+    assert {row.op for row in report.ops if row.layers == ("table",)} == {"GATHER"}
+    rows = np.random.default_rng(0).integers(0, 5, (40, 4)).astype(np.int32)
+    report = sqp_tflite.export(model, quantize="int8", data={"x": rows}).report
+    assert {row.dtype for row in report.ops if row.op == "GATHER"} == {"int8"}
+    with pytest.raises(sqp_tflite.ParityError, match="GATHER"):  # Negative numbers have no row on a device.
+        sqp_tflite.export(model, data={"x": -1 - rows})

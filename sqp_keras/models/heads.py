@@ -49,11 +49,21 @@ def drop_head(model: keras.Model, custom_objects: dict[str, Any] | None = None) 
         custom_objects: Your own classes and functions that cannot be found in the model.
     """
     model, custom_objects = accept.model("model", model), accept.objects("custom_objects", custom_objects)
-    found = {(id(site.owner), site.attribute): site for site in sites(model)}
-    heads, substitutes = [], {}
+    found = droppable(model)
+    if not found:
+        return model, ()
+    substitutes = {(id(site.owner), site.attribute): _linear if site.attribute else _nothing for _, site in found}
+    heads = tuple(Head(name, site.label, site.activation.name, _note(site)) for name, site in found)
+    return rebuild(model, substitutes, custom_objects), heads
+
+
+def droppable(model: keras.Model) -> tuple[tuple[str, Site], ...]:
+    """Returns (output, "" if there is one; its activation) of every softmax or sigmoid that `drop_head` would drop."""
+    known = {(id(site.owner), site.attribute): site for site in sites(model)}
+    found = []
     for name, owner, uses in _last_layers(model):
         for attribute in ("activation", ""):
-            site = found.get((id(owner), attribute))
+            site = known.get((id(owner), attribute))
             if (
                 site is not None
                 and site.activation.name in _READ
@@ -61,11 +71,8 @@ def drop_head(model: keras.Model, custom_objects: dict[str, Any] | None = None) 
                 and _last_axis(site)
                 and not _masked(owner)
             ):
-                substitutes[id(owner), attribute] = _linear if attribute else _nothing
-                heads.append(Head(name, site.label, site.activation.name, _note(site)))
-    if not heads:
-        return model, ()
-    return rebuild(model, substitutes, custom_objects), tuple(heads)
+                found.append((name, site))
+    return tuple(found)
 
 
 def _note(site: Site) -> str:

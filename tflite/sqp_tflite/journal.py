@@ -15,8 +15,9 @@ from sqp_tflite.ops.audit import op_rows, release_notes, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
-from sqp_tflite.report import Finding, Memory, Report
+from sqp_tflite.report import SOLVED_BY, Finding, Memory, Report
 from sqp_tflite.run.arena import Arena
+from sqp_tflite.solution import Solution
 from sqp_tflite.source import own_code, unroll
 from sqp_tflite.source.exchange import Exchanged, named
 from sqp_tflite.source.load import Loaded
@@ -24,9 +25,12 @@ from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.source.trace import Traced
 from sqp_tflite.versions import versions
-from sqp_tflite.wording import harmless
+from sqp_tflite.wording import MOST_LINES, harmless
 
 _Result = TypeVar("_Result")
+
+_MOST_LISTED = MOST_LINES - 3
+"""Findings in the message of a refusal, whose last line is the way out."""
 
 _UNPROVEN = "`{}` was taken for {} (--map); what it computed in training is not in the model, and was not compared"
 
@@ -122,7 +126,7 @@ class Journal:
         """
         given, changed, planned = self.get(Given), self.get(Exchanged), self.get(Plan)
         traced, reduced, graph = self.get(Traced), self.get(Reduced), self.get(Graph)
-        measured, compared = self.get(Measured), self.get(Compared)
+        measured, compared, solution = self.get(Measured), self.get(Compared), self.get(Solution)
         layers = traced.layers if traced else None
         output = self.options.output if compared and verdict == "ok" else None
         return Report(
@@ -136,6 +140,7 @@ class Journal:
             size_bytes=graph.size_bytes if graph else 0,
             ops=op_rows(graph, layers) if graph else (),
             findings=findings,
+            solution=solution.call if solution else "",
             replacements=changed.replacements if changed else (),
             agreement=compared.rows if compared else (),
             inputs=tensor_rows(graph, graph.main.inputs) if graph else (),
@@ -145,7 +150,8 @@ class Journal:
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
             unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
-            warnings=(given.loaded.warnings + given.warnings if given else ()) + (compared.warnings if compared else ()),
+            warnings=(given.loaded.warnings + given.warnings if given else ())
+            + (compared.warnings if compared else ()),
             notes=self._notes(),
             versions=versions(),
             command=self.options.command,
@@ -169,5 +175,9 @@ class Journal:
 
 def _sentence(report: Report) -> str:
     count = f"{len(report.findings)} reason" + ("s" if len(report.findings) > 1 else "")
-    listed = "".join(f"\n- {finding}" for finding in report.findings)
-    return f"{harmless(report.source)} cannot ship to {NAMES[report.target]}, {count}:{listed}"
+    lines = [f"\n- {finding}" for finding in report.findings]
+    if len(lines) > _MOST_LISTED:
+        lines[_MOST_LISTED:] = [f"\n- ... and {len(lines) - _MOST_LISTED:,} more"]
+    if report.solution:
+        lines.append(f"\n{SOLVED_BY} {harmless(report.solution)}")
+    return f"{harmless(report.source)} cannot ship to {NAMES[report.target]}, {count}:{''.join(lines)}"

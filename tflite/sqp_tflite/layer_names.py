@@ -9,7 +9,26 @@ FORM_SCOPE = "sqp.act"
 """The TensorFlow name scope of every activation that export writes; tensor names show it."""
 
 
+MODEL_SCOPE = "sqp.model"
+"""The scope of what a model computes itself, outside of its layers."""
+
+INNER = "_inner"
+"""What a tensor's name gains where an end of the file has to be called by it."""
+
+THE_MODEL = "the model"
+"""What such operators are said to belong to: Keras numbers models, and no user calls them by that name."""
+
 _SCOPE = re.compile(rf"(^|/){re.escape(FORM_SCOPE)}(_\d+)?/")
+
+
+_CONTRACTS = re.compile(
+    r"(convolution|conv_transpose|conv[123]d|depthwise|separable_conv[12]d|matmul|tensordot|einsum)(_?\d+)?(#\d+)?$",
+    re.IGNORECASE,
+)
+"""The end of a name of what a convolution or a dense layer computes: the converter fuses what follows into it."""
+
+FUSING = frozenset("CONV_2D CONV_3D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED BATCH_MATMUL".split())
+"""The operators into which the converter fuses what follows: scales, offsets, clips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,26 +38,33 @@ class LayerNames:
     Attributes:
         paths: For example "encoder/dense_2"; parents before children.
         outputs: Pairs (output's name in the file, path of the layer that makes it).
+        fused: The same for an output that comes out of a fused operator: the layer of its convolution or product.
     """
 
     paths: tuple[str, ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
+    fused: tuple[tuple[str, str], ...] = ()
 
-    def of(self, tensor: str) -> str:
+    def of(self, tensor: str, op: str = "") -> str:
         """Returns the deepest layer whose scope the tensor's name begins with; without a model, the scope itself.
 
         Args:
             tensor: A tensor's name, e.g. "encoder/dense_2/MatMul;encoder/dense_2/BiasAdd".
+            op: The operator that writes it. Of a fused one the name has a part for each layer, and the convolution or
+                the product decides.
         """
-        made = dict(self.outputs).get(tensor)
+        tensor = tensor.removesuffix(INNER) if tensor.removesuffix(INNER) in dict(self.outputs) else tensor
+        made = (dict(self.fused).get(tensor) if op in FUSING else None) or dict(self.outputs).get(tensor)
         if made:
             return made
-        for part in reversed(tensor.split(";")):
+        parts = tensor.split(";")[::-1]
+        parts.sort(key=lambda part: not _CONTRACTS.match(part.rsplit("/", 1)[-1]))
+        for part in parts:
             within = [path for path in self.paths if f"{part}/".startswith(f"{scope_name(path)}/")]
             if within:
                 return max(within, key=len)
-        scopes = [segment for segment in tensor.split(";")[-1].split("/")[:-1] if segment != FORM_SCOPE]
-        return "/".join(scopes) or tensor
+        scopes = [segment for segment in parts[0].split("/")[:-1] if segment != FORM_SCOPE]
+        return THE_MODEL if MODEL_SCOPE in scopes else "/".join(scopes) or tensor
 
 
 def scope_name(path: str) -> str:

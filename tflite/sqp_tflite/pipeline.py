@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sqp_tflite import accept, limits
+from sqp_tflite import accept, limits, making
 from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
@@ -20,19 +20,12 @@ from sqp_tflite.emit.rendering import render
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityError, RefusedError
 from sqp_tflite.files import write_all
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.flatbuffer.mark import Mark, marked
-from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Compared, Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.audit import audit
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.quantize.calibration import require
-from sqp_tflite.quantize.conversions import conversions
-from sqp_tflite.quantize.quantize import Reduced, all_findings
-from sqp_tflite.quantize.quantize import quantize as reduce
-from sqp_tflite.quantize.recipe import Request
 from sqp_tflite.report import Finding, Kind, Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.compare import compare, tolerance_of
@@ -40,14 +33,11 @@ from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.memory import memory, over_budget
 from sqp_tflite.run.reference import positive, reference
 from sqp_tflite.run.scaling import scaling_warnings
-from sqp_tflite.source import own_code
-from sqp_tflite.source.convert import IMPORTS, convert
-from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged, exchange
+from sqp_tflite.solution import solved
+from sqp_tflite.source.convert import IMPORTS
+from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
 from sqp_tflite.source.load import load
-from sqp_tflite.source.plan import plan
-from sqp_tflite.source.rewrites import on_device
 from sqp_tflite.source.samples import GivenData, Samples, open_data, samples
-from sqp_tflite.source.trace import trace
 from sqp_tflite.validate import validate
 from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
@@ -173,28 +163,17 @@ def run(
         with _worker(options) as worker:
             tell("load")  # First, since the model's inputs say what the samples must look like.
             given = done.keep(_loaded(options))
-            # Activations are exchanged as Keras layers: there they have names and a meaning.
-            changed = done.keep(_exchanged(options, given))
-            # What each activation becomes is decided before anything is written.
-            planned = done.keep(plan(changed.loaded, wanted))
+            changed, planned = making.planned(options, given, done)
             if options.dry_run:
                 return Export(None, done.report("ok"))
             _require(wanted, given.inputs)  # Before the steps that take minutes.
-            tell("trace")  # A fresh function with each activation in its form; the user's model stays as it was.
-            traced = done.keep(on_device(trace(planned, options.state), planned.wanted))
-            tell("convert")  # In a child process: native code that crashes there becomes a message here.
-            content = convert(traced, worker)
-            states = tuple((pair.output_index, pair.input_index) for pair in traced.states)
-            request = Request(wanted, options.io == "float32", traced.forms, options.per_tensor, states)
-            # The float file to the wanted type of numbers, tables included.
-            reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
-            # The file says itself how it is meant to differ from the model, for whoever checks it later.
-            reduced = done.keep(_marked(reduced, changed, options))
-        # From here on the file is evidence: it is read and judged, not changed.
-        content, graph = reduced.content, done.keep(read(reduced.content))
-        # The target's interpreter may crash on an operator that it lacks, so the operators come first.
-        unwanted = conversions(graph, traced.layers, request) if options.no_conversions else ()
-        _refuse(_audited(graph, traced.layers, changed, reduced, request) + unwanted)
+            made = making.made(options, given, changed, planned, worker, done, tell)
+            if made.findings:
+                # One trial with other options, whose results go into a journal of its own.
+                done.keep(solved(options, made.changes, lambda other: making.tried(other, given, worker, made.again)))
+            # The target's interpreter may crash on an operator that it lacks, so the operators come first.
+            _refuse(made.findings)
+        content, graph, traced = made.content, made.graph, made.traced
         tell("measure")  # Budgets before the comparison, which takes longer.
         measured = done.keep(_measured(options, content, graph, traced.layers))
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
@@ -226,11 +205,6 @@ def _loaded(options: ExportOptions) -> Given:
     return Given(loaded, inputs, scaling_warnings(loaded, inputs))
 
 
-def _exchanged(options: ExportOptions, given: Given) -> Exchanged:
-    rule, head, bound = options.replace, options.head, options.max_error
-    return exchange(given.loaded, given.inputs, replace=rule, head=head, max_error=bound)
-
-
 def _require(wanted: Combination, inputs: Samples) -> None:
     if not interpreters.installed(wanted.target):
         raise EnvironmentMissingError(
@@ -240,22 +214,6 @@ def _require(wanted: Combination, inputs: Samples) -> None:
         )
     if wanted.integer:
         require(inputs, wanted.quantize)
-
-
-def _reduced(
-    content: bytes, inputs: Samples, request: Request, layers: LayerNames, worker: Worker, tell: Progress
-) -> Reduced:
-    if request.quantize == "float32":
-        return Reduced(content)
-    tell("quantize")
-    return reduce(content, inputs, request, layers, worker)
-
-
-def _audited(
-    graph: Graph, layers: LayerNames, changed: Exchanged, reduced: Reduced, request: Request
-) -> tuple[Finding, ...]:
-    found = own_code.with_remedies(audit(graph, request.target, layers), changed.loaded.model, dict(changed.left))
-    return all_findings(found, reduced.findings, request)
 
 
 def _refuse(findings: tuple[Finding, ...]) -> None:
@@ -271,13 +229,6 @@ def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: Laye
         rule = f"{NAMES[target]} must run the file."
         raise RefusedError(str(error), (Finding("the whole model", "", "", rule, str(error), Kind.OP),)) from error
     return Measured(dataclasses.replace(needed, ram_budget=options.ram, flash_budget=options.flash), arena)
-
-
-def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions) -> Reduced:
-    limit = options.max_change or changed.change or None
-    return dataclasses.replace(
-        reduced, content=marked(reduced.content, Mark(limit, changed.heads, options.hard_sigmoid))
-    )
 
 
 def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:

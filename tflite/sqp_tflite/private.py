@@ -96,6 +96,13 @@ USED: dict[str, Private] = {
         "reverse the sequences of bidirectional layers with UNPACK and PACK",
         "Bidirectional layers hold REVERSE_V2, which has no integer form here.",
     ),
+    "take": Private(
+        "keras",
+        "keras.src.backend:numpy",
+        "take",
+        "look up the rows of an Embedding with GATHER only",
+        "Embeddings hold SELECT, which TensorFlow Lite Micro does not have.",
+    ),
     "freeze": Private(
         "tensorflow",
         "tensorflow.python.framework.convert_to_constants",

@@ -13,6 +13,9 @@ from sqp_tflite.wording import harmless
 SCHEMA = 2
 """Version of the JSON object; increased when a key changes its meaning or is removed."""
 
+SOLVED_BY = "All of this is solved by:"
+"""What stands in front of the solution of a refusal."""
+
 _MOST_LISTED = 8
 """Up to this many operators of an activation are listed in order; more are counted."""
 
@@ -264,6 +267,8 @@ class Report:
         runs: Of an inspected file, whether the target's interpreter ran it: "yes", "no" or "not checked".
         exp_and_log: Of an inspected file, the operators that need exp or log.
         states: Which outputs go back in as inputs.
+        solution: Of a refusal, the call that solves all findings, tried: the command with other options, or keyword
+            arguments; "" if there is none.
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
         notes: What the user should know.
@@ -282,6 +287,7 @@ class Report:
     exp_and_log: tuple[str, ...] = ()
     ops: tuple[OpRow, ...] = ()
     findings: tuple[Finding, ...] = ()
+    solution: str = ""
     replacements: tuple[Replacement, ...] = ()
     agreement: tuple[Agreement, ...] = ()
     inputs: tuple[TensorRow, ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
+import math
 import os
 import pickle
 import signal
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from sqp_tflite import private
@@ -38,6 +39,7 @@ class Worker:
         self._log = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115 (closed by close)
         self._log_begin = 0
         self.alive = True
+        self._left: Callable[[], float] = lambda: math.inf
         start = _Forked if fork else _Spawned
         self._process: _Forked | _Spawned = start(self._log, imports)
 
@@ -59,6 +61,7 @@ class Worker:
             CrashedError: The child died or took too long.
         """
         self._log_begin = os.fstat(self._log.fileno()).st_size
+        timeout = min(timeout, self._left())
         timer = threading.Timer(timeout, self._process.kill)
         timer.daemon = True
         timer.start()
@@ -74,6 +77,19 @@ class Worker:
         if returned:
             return value
         raise value
+
+    @contextlib.contextmanager
+    def bounded(self, left: Callable[[], float]) -> Iterator[None]:
+        """Bounds what all calls in the block take together.
+
+        Args:
+            left: Returns the seconds that are left, or raises.
+        """
+        self._left = left
+        try:
+            yield
+        finally:
+            self._left = lambda: math.inf
 
     def close(self) -> None:
         """Ends the child; a second call does nothing."""

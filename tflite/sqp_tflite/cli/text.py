@@ -14,7 +14,7 @@ from rich.text import Text
 from sqp_tflite.agreement import Agreement, tables
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
-from sqp_tflite.report import Finding, Memory, OpRow, Report, TensorRow
+from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
 from sqp_tflite.wording import harmless, shortened
 
 _VERDICTS = {
@@ -33,6 +33,7 @@ _Shown = TypeVar("_Shown")
 
 def show_report(console: Console, report: Report) -> None:
     """Prints a finished or refused export."""
+    solution = report.solution  # In one piece, however long: it is to be pasted.
     report = _safe(report)
     word, style, verb = _VERDICTS[report.verdict]
     if report.verdict == "ok" and report.unproven:
@@ -45,6 +46,8 @@ def show_report(console: Console, report: Report) -> None:
     if report.output:
         console.print(_plain(f"    {report.output}, {report.size_bytes:,} bytes, sha256 {report.sha256[:16]}"))
     show_findings(console, report.findings)
+    if solution:
+        console.print(Text.assemble((f"  {SOLVED_BY} ", "bold"), harmless(solution)), soft_wrap=True)
     _changes(console, report)
     _operators(console, report.ops)
     if report.agreement:

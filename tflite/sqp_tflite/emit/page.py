@@ -12,7 +12,7 @@ from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawi
 from sqp_tflite.emit.templates import template
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, TARGETS
-from sqp_tflite.report import Report
+from sqp_tflite.report import SOLVED_BY, Report
 
 _VERDICTS = {
     "ok": ("OK", "may ship to"),
@@ -45,6 +45,7 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         report=report,
         graph=graph,
         word=word,
+        solved_by=SOLVED_BY,
         verb=verb,
         target=NAMES[report.target],
         tiles=_tiles(report, graph),

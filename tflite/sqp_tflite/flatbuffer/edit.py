@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Subgraph
 from sqp_tflite.flatbuffer.read import opened, subgraph
+from sqp_tflite.layer_names import INNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class Editor:
         """Returns the main graph with all changes made so far."""
         return subgraph(self._model, 0)
 
+    def graphs(self) -> tuple[Subgraph, ...]:
+        """Returns all graphs with all changes made so far."""
+        return tuple(subgraph(self._model, place) for place in range(len(self._model.subgraphs)))
+
     def bytes(self) -> bytes:
         """Returns the file with all changes made so far; a file without changes as it was given."""
         if self._content is None:
@@ -98,7 +104,7 @@ class Editor:
             if index in wanted:
                 tensor.name = wanted[index]
             elif _name(tensor) in wanted.values():
-                tensor.name = f"{_name(tensor)}_inner"
+                tensor.name = f"{_name(tensor)}{INNER}"
 
     def rename(self, index: int, name: str) -> None:
         """Gives a tensor another name."""
@@ -179,6 +185,29 @@ class Editor:
         self._model.buffers.append(schema.new("Buffer", data=np.frombuffer(data, np.uint8)))
         entry = schema.new("Metadata", name=name, buffer=len(self._model.buffers) - 1)
         self._model.metadata = [*(self._model.metadata or ()), entry]
+
+    def set_metadata(self, name: str, data: builtins.bytes) -> None:
+        """Changes an entry of the file's metadata; a file without it stays without."""
+        for entry in self._model.metadata or ():
+            if schema.text(entry.name) == name:
+                self._content = None
+                self._model.buffers[entry.buffer].data = np.frombuffer(data, np.uint8)
+
+    def set_versions(self, versions: Sequence[Sequence[int]]) -> None:
+        """Gives each operator of each graph a version; operators of one name may have several."""
+        self._content = None
+        old, codes = self._model.operatorCodes, list[Any]()
+        places: dict[tuple[int, int], int] = {}
+        for graph, wanted in zip(self._model.subgraphs, versions, strict=True):
+            for operator, version in zip(graph.operators, wanted, strict=True):
+                key = operator.opcodeIndex, version
+                if key not in places:
+                    code = copy.copy(old[key[0]])
+                    code.version = version
+                    places[key] = len(codes)
+                    codes.append(code)
+                operator.opcodeIndex = places[key]
+        self._model.operatorCodes = codes
 
     def retype_dead_outputs(self) -> None:
         """Gives outputs that nothing reads the type of their operator's other outputs: the quantiser skips them."""

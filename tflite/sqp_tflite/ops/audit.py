@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, INTEGER_DTYPES, Graph, Op, Subgraph, Tensor
-from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.layer_names import THE_MODEL, LayerNames
 from sqp_tflite.ops.policy import (
     ADMITTED,
     EXP_AND_LOG,
@@ -50,7 +50,7 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
         layers: Names the Keras layer of each op; without it the tensor's scope is named.
     """
     layers = layers or LayerNames()
-    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank)) + _open_shapes(graph, layers)
+    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank, _indices)) + _open_shapes(graph, layers)
     return tuple(dict.fromkeys(findings))
 
 
@@ -121,7 +121,12 @@ def tensor_rows(graph: Graph, indices: tuple[int, ...]) -> tuple[TensorRow, ...]
 
 def layer_of(subgraph: Subgraph, op: Op, layers: LayerNames) -> str:
     """Returns the Keras layer behind an op, by the name of what it writes."""
-    return layers.of(subgraph.tensors[op.outputs[0]].name) if op.outputs else op.name
+    if not op.outputs:
+        return op.name
+    layer = layers.of(subgraph.tensors[op.outputs[0]].name, op.name)
+    read = [index for index in op.inputs if index in subgraph.inputs]
+    # What a model does with an input before its first layer: Keras changes the input's type, for example.
+    return subgraph.tensors[read[0]].name if layer == THE_MODEL and read else layer
 
 
 def _op(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
@@ -167,6 +172,17 @@ def _rank(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Findin
     rule = f"{NAMES[target]} has tensors of at most {most} dimensions, the batch included, not of {max(ranks)}."
     remedy = f"Put a keras.layers.Reshape in front of the layer that joins dimensions, so that {most - 1} are left."
     return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.SHAPE)
+
+
+def _indices(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    if op.name != "GATHER" or target != "tflm" or len(op.inputs) < 2:
+        return None
+    dtype = subgraph.tensors[op.inputs[1]].dtype
+    if dtype == "int32":
+        return None
+    rule = f"{NAMES[target]} looks rows up by int32 only."
+    remedy = 'Make the indices int32: keras.ops.cast(x, "int32").'
+    return Finding(layer_of(subgraph, op, layers), op.name, dtype, rule, remedy, Kind.DTYPE)
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,8 +96,13 @@ def _computed(content: bytes) -> dict[str, int]:
     return {t.name: t.index for t in main.tensors if not t.constant and t.dtype == "float32" and t.elements}
 
 
-def check(calibration: Calibration, layers: LayerNames) -> None:
+def check(calibration: Calibration, layers: LayerNames, exponents: Mapping[str, str] | None = None) -> None:
     """Raises if a range has inf, NaN or huge numbers.
+
+    Args:
+        calibration: The ranges.
+        layers: Layer names, for messages.
+        exponents: {result of an EXP: the tensor that it is computed from}.
 
     Raises:
         BadInputError: A tensor overflowed or is NaN on the data; the first such row is named.
@@ -104,6 +110,7 @@ def check(calibration: Calibration, layers: LayerNames) -> None:
     wrong = ~((np.abs(calibration.low) < LARGEST) & (np.abs(calibration.high) < LARGEST))
     if not wrong.any():
         return
+    _check_exponents(calibration, wrong, layers, exponents or {})
     column = int(np.argmax(wrong.any(axis=0)))
     row = int(np.argmax(wrong[:, column]))
     raise BadInputError(
@@ -111,6 +118,24 @@ def check(calibration: Calibration, layers: LayerNames) -> None:
         f"NaN in `{layers.of(calibration.names[column])}` for row {row} ({int(wrong.any(axis=1).sum())} rows in "
         "total). Check the weights and the scaling of the inputs."
     )
+
+
+def _check_exponents(
+    calibration: Calibration, wrong: NDArray[Any], layers: LayerNames, exponents: Mapping[str, str]
+) -> None:
+    """An activation's EXP overflows at inputs of 89, for which the activation itself is an ordinary number."""
+    place = {name: column for column, name in enumerate(calibration.names)}
+    for result, source in exponents.items():
+        column, before = place.get(result), place.get(source)
+        if column is None or not wrong[:, column].any() or (before is not None and wrong[:, before].any()):
+            continue
+        row = int(np.argmax(wrong[:, column]))
+        largest = f" of up to {calibration.high[:, before].max():.3g}" if before is not None else ""
+        raise BadInputError(
+            f"The float model's numbers must be finite and below {LARGEST:g} on the data. Received: inputs{largest} in "
+            f"`{layers.of(result)}`, whose activation is computed with EXP, which overflows for row {row}. Use "
+            "--replace accurate, which computes it without."
+        )
 
 
 def notes(calibration: Calibration, layers: LayerNames) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +11,13 @@ from numpy.typing import NDArray
 
 from sqp_tflite.errors import CrashedError
 from sqp_tflite.flatbuffer.edit import Editor
-from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
 from sqp_tflite.flatbuffer.float_ends import add_float_ends
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Subgraph, Tensor
 from sqp_tflite.flatbuffer.integer_ends import settle_ends
+from sqp_tflite.flatbuffer.op_versions import versioned
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import Table, lower, verify
-from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.layer_names import INNER, LayerNames
 from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.islands import Islands
@@ -85,7 +84,9 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
     if request.quantize in INTEGER_BITS:
         calibration.require(samples, request.quantize)
         found = worker.call("sqp_tflite.quantize.calibration:calibrate_here", named, samples.inputs)
-        calibration.check(found, layers)
+        names = [tensor.name for tensor in main.tensors]
+        exponents = {names[op.outputs[0]]: names[op.inputs[0]] for op in main.ops if op.name == "EXP"}
+        calibration.check(found, layers, exponents)
         ranges, notes = shared(found.ranges(), main, request.states), calibration.notes(found, layers)
         notes += _state_notes(samples, main, request)
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
@@ -97,6 +98,7 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
         if request.float_io:
             add_float_ends(editor)
     editor.name_ends(*(tuple(main.tensors[i].name for i in ends) for ends in (main.inputs, main.outputs)))
+    versioned(editor)
     ended = editor.bytes()
     if request.quantize not in INTEGER_BITS:
         return Reduced(ended)
@@ -123,39 +125,23 @@ def hidden_floats(graph: Graph, request: Request, islands: Islands, layers: Laye
     for subgraph, op in graph.all_ops():
         if op.dtype not in FLOAT_DTYPES or op.name in ("QUANTIZE", "DEQUANTIZE"):
             continue
-        names = [subgraph.tensors[i].name.removesuffix("_inner") for i in op.outputs]
+        names = [subgraph.tensors[i].name.removesuffix(INNER) for i in op.outputs]
         if not set(names) <= allowed:
             rule = f"{op.name} has no {request.quantize} form here and would stay in float."
-            remedy = _table_way(op.name, request) or _OTHER_WAY
-            findings.append(Finding(layers.of(names[0]), op.name, op.dtype, rule, remedy, Kind.DTYPE))
+            layer = layers.of(names[0], op.name)
+            findings.append(Finding(layer, op.name, op.dtype, rule, _OTHER_WAY, Kind.DTYPE))
     return tuple(dict.fromkeys(findings))
 
 
-def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...], request: Request) -> tuple[Finding, ...]:
-    """Returns the findings of both, one per operator of a layer; where a table would help, the remedy says so.
+def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Returns the findings of both, one per operator of a layer.
 
     Args:
         audited: Findings of the audit.
         floats: Findings of `hidden_floats`.
-        request: What was requested.
     """
     known = {(finding.layer, finding.op) for finding in audited}
-    merged = []
-    for finding in audited:
-        way = _table_way(finding.op, request) if request.quantize in INTEGER_BITS else ""
-        merged.append(dataclasses.replace(finding, remedy=f"{finding.remedy} {way}") if way else finding)
-    return tuple(merged) + tuple(finding for finding in floats if (finding.layer, finding.op) not in known)
-
-
-def _table_way(op: str, request: Request) -> str:
-    """How a table avoids an operator; "" if it does not."""
-    if op not in ELEMENTWISE:
-        return ""
-    if request.quantize == "int16x8":
-        return "Use `--quantize int8 --lowering table`, which writes it as a table, or float32."
-    if request.lowering != "table":
-        return "Use `--lowering table`, which writes it as a table, or float32."
-    return ""
+    return audited + tuple(finding for finding in floats if (finding.layer, finding.op) not in known)
 
 
 def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Worker) -> tuple[Table, ...]:

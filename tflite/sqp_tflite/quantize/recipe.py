@@ -189,8 +189,11 @@ def _islands(graph: Subgraph, request: Request) -> Islands:
     bits = INTEGER_BITS[request.quantize]
     static = _static_ops(bits)
     found = islands(graph, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()), request.forms)
-    # Tables of 65,536 entries are not made: the audit finds what int16 lacks.
-    return found if bits == 8 else Islands(found.activations, frozenset())
+    if bits == 8:
+        return found
+    # Tables of 65,536 entries are not made: what would be one stays in float, where float is allowed.
+    kept = found.tables if request.lowering == "algebraic" else frozenset()
+    return Islands(found.activations | kept, frozenset())
 
 
 def _static_ops(bits: int) -> frozenset[str]:

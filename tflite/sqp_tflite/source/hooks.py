@@ -111,13 +111,14 @@ def named_by_path(scopes: Mapping[int, str]) -> Iterator[None]:
     """Names a layer's nodes by its path only: Keras numbers its own scopes by how often they were opened.
 
     Args:
-        scopes: {id of the layer: its scope}.
+        scopes: {id of the layer or operation: its scope}.
     """
     found = private.find("name_scope")
-    if found is None:
-        yield
-        return
-    with hooked(found.owner, found.name, _open_name_scope), _set(_SCOPES, scopes):
+    with contextlib.ExitStack() as stack:
+        if found is not None:
+            stack.enter_context(hooked(found.owner, found.name, _open_name_scope))
+        stack.enter_context(hooked(keras.Operation, "__call__", _operate))
+        stack.enter_context(_set(_SCOPES, scopes))
         yield
 
 
@@ -128,6 +129,18 @@ def _open_name_scope(stock: Any) -> Any:
         return stock(layer) if scope is None else tf.name_scope(scope)
 
     return open_name_scope
+
+
+def _operate(stock: Any) -> Any:
+    """An operation of a functional model, keras.ops.exp(x), has a name but opens no scope."""
+
+    @functools.wraps(stock)
+    def operate(operation: Any, *arguments: Any, **named: Any) -> Any:
+        scope = None if isinstance(operation, keras.layers.Layer) else _SCOPES.get().get(id(operation))
+        with contextlib.nullcontext() if scope is None else tf.name_scope(scope):
+            return stock(operation, *arguments, **named)
+
+    return operate
 
 
 _FLIPS: ContextVar[bool] = ContextVar("sqp_tflite_flips", default=False)
@@ -152,6 +165,43 @@ def _flip(stock: Any) -> Any:
         return tf.stack(tf.unstack(x, axis=axis)[::-1], axis=axis)
 
     return flip
+
+
+_TRACES: ContextVar[bool] = ContextVar("sqp_tflite_traces", default=False)
+_LOOKS_UP: ContextVar[bool] = ContextVar("sqp_tflite_looks_up", default=False)
+
+
+@contextlib.contextmanager
+def embedded_by_gather() -> Iterator[None]:
+    """Lets an Embedding look its rows up by GATHER only: Keras adds a SELECT, for indices that count from the end."""
+    found = private.find("take")
+    if found is None:
+        yield
+        return
+    with (
+        hooked(found.owner, found.name, _take),
+        hooked(keras.layers.Embedding, "call", _call_embedding),
+        _set(_TRACES, True),
+    ):
+        yield
+
+
+def _call_embedding(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def call(layer: Any, *arguments: Any, **named: Any) -> Any:
+        with _set(_LOOKS_UP, _TRACES.get()):
+            return stock(layer, *arguments, **named)
+
+    return call
+
+
+def _take(stock: Any) -> Any:
+    @functools.wraps(stock)
+    def take(x: Any, indices: Any, axis: Any = None) -> Any:
+        plain = _LOOKS_UP.get() and isinstance(indices, tf.Tensor) and axis == 0
+        return tf.gather(tf.convert_to_tensor(x), indices) if plain else stock(x, indices, axis)
+
+    return take
 
 
 Called = Callable[[Any, Any], None]

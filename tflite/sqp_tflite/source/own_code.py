@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import keras
 
 from sqp_keras.models import sites
-from sqp_tflite.report import Finding
 
 _CALLS = MappingProxyType(
     {
@@ -38,13 +35,7 @@ _ATTENTION = MappingProxyType(
 )
 """Keras's layers that call softmax in their own code, and the way out; the most specific class first."""
 
-_KERAS = ("keras", "sqp_keras")
-
-_SELECTIONS = ("SELECT", "SELECT_V2")
-_EMBEDDING = (
-    "An Embedding takes a negative number as counted from the end, by a selection: use `--target litert`, or look its "
-    "rows up outside of the model and export the layers behind it."
-)
+KERAS = ("keras", "sqp_keras")
 
 
 def notes(model: Any) -> tuple[str, ...]:
@@ -56,40 +47,23 @@ def notes(model: Any) -> tuple[str, ...]:
     return tuple(
         f"`{path}` ({type(layer).__name__}) computes softmax in its own code, where `--replace` does not reach."
         for path, layer in _layers(model).items()
-        if _attention(layer)
+        if attention(layer)
     )
 
 
-def with_remedies(findings: tuple[Finding, ...], model: Any, left: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Returns the findings with remedies that work: not `--replace` where that does not reach or was already tried.
-
-    Args:
-        findings: Of the audit.
-        model: The Keras model that was exported, or None.
-        left: {layer whose activation an exchange left: what to do about it}.
-    """
-    layers = _layers(model)
-    return tuple(_remedied(finding, layers, left) for finding in findings)
-
-
-def _remedied(finding: Finding, layers: Mapping[str, Any], left: Mapping[str, str]) -> Finding:
-    if finding.layer in left:
-        return dataclasses.replace(finding, remedy=left[finding.layer])
-    layer = layers.get(finding.layer)
-    way = _attention(layer)
-    if isinstance(layer, keras.layers.Embedding) and finding.op in _SELECTIONS:
-        way = _EMBEDDING
-    if not way and isinstance(layer, keras.layers.Layer) and type(layer).__module__.split(".")[0] not in _KERAS:
-        call = _CALLS.get(finding.op)
-        if call:
-            way = (
-                f"{type(layer).__name__} computes it in its own code, where `--replace` does not reach: "
-                f"let it hold and call {call}."
-            )
-    return dataclasses.replace(finding, remedy=way) if way else finding
+def call_instead(layer: Any, op: str) -> str:
+    """Returns what a user's own layer can call instead of an operator; "" for Keras's layers and other operators."""
+    own = isinstance(layer, keras.layers.Layer) and type(layer).__module__.split(".")[0] not in KERAS
+    if op not in _CALLS or not (own or isinstance(layer, keras.layers.Lambda)):
+        return ""
+    kind = type(layer).__name__
+    if not own:
+        return f"{kind} computes it in its own code: put the layer {_CALLS[op]} in its place."
+    return f"{kind} computes it in its own code, where `--replace` does not reach: let it hold and call {_CALLS[op]}."
 
 
-def _attention(layer: Any) -> str:
+def attention(layer: Any) -> str:
+    """Returns the way out for Keras's layers that call softmax or tanh in their own code; "" for others."""
     for kind in type(layer).__mro__:
         if kind.__module__.split(".")[0] == "keras" and kind.__name__ in _ATTENTION:
             # The same sum of tanh as AdditiveAttention's.

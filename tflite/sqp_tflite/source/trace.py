@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from sqp_keras import forms
@@ -20,7 +19,7 @@ from sqp_keras.family.algebraic import evaluate
 from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import RefusedError
-from sqp_tflite.layer_names import FORM_SCOPE, LayerNames, in_scope, scope_name
+from sqp_tflite.layer_names import FORM_SCOPE, MODEL_SCOPE, LayerNames, in_scope, scope_name
 from sqp_tflite.report import Finding, Kind, StatePair
 from sqp_tflite.source import hooks
 from sqp_tflite.source.load import InputSpec
@@ -29,6 +28,7 @@ from sqp_tflite.source.states import state_pairs
 from sqp_tflite.source.unroll import unrolled
 
 _DRAWS = re.compile("Random|Multinomial|^Stateful(Standard|Uniform|Truncated)|^Stateless(Truncated|Parameterized)")
+_FUSED = frozenset("BiasAdd AddV2 Sub Mul Relu Relu6 Reshape Squeeze Identity".split())
 _WRITES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "ResourceScatterUpdate")
 
 
@@ -90,10 +90,12 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
         InputSpec(node, spec.shape, spec.dtype, spec.categories)
         for node, spec in zip(inputs, loaded.inputs, strict=True)
     )
-    sources = dict(zip(outputs, (tensor.op.name for tensor in _sources(frozen)), strict=True))
+    behind = _sources(frozen)
+    sources = dict(zip(outputs, (tensor.op.name for tensor in behind), strict=True))
     made = tuple((name, layers.of(source)) for name, source in sources.items())
+    fused = tuple((name, layers.of(_contraction(tensor.op).name)) for name, tensor in zip(outputs, behind, strict=True))
     forms_made = tuple(name for name, source in sources.items() if in_scope(source))
-    layers = LayerNames(loaded.layers, made)
+    layers = LayerNames(loaded.layers, made, fused)
     ends = [
         InputSpec(name, tuple(map(int, tensor.shape[1:])), tensor.dtype.name)
         for name, tensor in zip(names, frozen.outputs, strict=True)
@@ -133,10 +135,11 @@ def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(forms.use(_form))
         stack.enter_context(hooks.stock_squareplus_in_form())
+        stack.enter_context(hooks.embedded_by_gather())
         if model is not None:
             stack.enter_context(unrolled(model, steps))
-            found = [(path, layer) for path, layer in sites.paths(model) if isinstance(layer, keras.layers.Layer)]
-            stack.enter_context(hooks.named_by_path({id(layer): f"{scope_name(path)}/" for path, layer in found}))
+            scopes = {id(layer): f"{scope_name(path)}/" for path, layer in sites.paths(model)}
+            stack.enter_context(hooks.named_by_path({**scopes, id(model): f"{MODEL_SCOPE}/"}))
         yield
 
 
@@ -167,6 +170,13 @@ def _sources(frozen: Any) -> list[Any]:
             tensor = tensor.op.inputs[0]
         found.append(tensor)
     return found
+
+
+def _contraction(op: Any) -> Any:
+    """The convolution or product into which the converter fuses an operation: it scales, adds and clips its result."""
+    while op.type in _FUSED and op.inputs:
+        op = op.inputs[0].op
+    return op
 
 
 def _refuse_state(graph: Any, layers: LayerNames) -> None:

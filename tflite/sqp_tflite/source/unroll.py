@@ -56,7 +56,7 @@ def notes(steps: dict[str, int], graph: Graph, layers: LayerNames) -> tuple[str,
         layers: Names the layer of each operator.
     """
     counts = Counter(
-        layers.of(subgraph.tensors[op.outputs[0]].name) for subgraph, op in graph.all_ops() if len(op.outputs)
+        layers.of(subgraph.tensors[op.outputs[0]].name, op.name) for subgraph, op in graph.all_ops() if len(op.outputs)
     )
     total = sum(counts.values())
     found = []

@@ -1,0 +1,353 @@
+"""Each remedy of a refusal is followed here, and the file may ship then."""
+
+import dataclasses
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import sqp_keras
+import sqp_tflite
+from sqp_tflite.errors import CrashedError
+from sqp_tflite.options import ExportOptions
+from sqp_tflite.solution import Deadline, call, solved
+
+L = keras.layers
+RNG = np.random.default_rng(0)
+
+
+def model(*layers: Any, shape: tuple[int, ...] = (4,), dtype: str = "float32") -> keras.Model:
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input(shape, dtype=dtype, name="x"), *layers], name="mine")
+
+
+def data(shape: tuple[int, ...] = (4,)) -> dict[str, Any]:
+    return {"x": RNG.normal(size=(40, *shape)).astype(np.float32)}
+
+
+def roots() -> keras.Model:
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, L.Dense(2)(keras.ops.sqrt(x * x + 10.0)))
+
+
+def prelu(**options: Any) -> keras.Model:
+    alpha = keras.initializers.RandomUniform(0.0, 0.5, seed=1)
+    return model(L.Conv2D(4, 3), L.PReLU(alpha, name="bend", **options), L.Dense(2), shape=(6, 6, 3))
+
+
+def other_input(built: keras.Model, own: str, new: str) -> keras.Model:
+    """As the remedy says."""
+    small = keras.models.model_from_json(built.to_json().replace(f'"{own}"', f'"{new}"'))
+    small.set_weights(built.get_weights())
+    return small
+
+
+class Gate(L.Layer):
+    """A layer of the user's that calls tanh by itself."""
+
+    def call(self, x):
+        return keras.ops.tanh(x)
+
+
+class Held(L.Layer):
+    """The same, as the remedy says."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.bend = sqp_keras.Algebraic("tanh")
+
+    def call(self, x):
+        return self.bend(x)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A refusal.
+
+    Attributes:
+        build: Makes the model.
+        layer: The only layer that is named.
+        says: Words of the remedy.
+        follow: The model as the remedy has it; None for the same.
+        options: Of the export.
+        then: Options that the remedy names.
+        data: Samples, if any.
+        solution: The call that the refusal ends with.
+    """
+
+    build: Callable[[], keras.Model]
+    layer: str
+    says: str
+    follow: Callable[[], keras.Model] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    then: dict[str, Any] = field(default_factory=dict)
+    data: Any = None
+    solution: str = ""
+
+
+INT8 = {"quantize": "int8"}
+MEL = {"fft_length": 64, "sequence_stride": 32, "num_mel_bins": 4, "sampling_rate": 8000, "name": "mel"}
+
+
+def softmax(units: int = 5) -> keras.Model:
+    return model(L.Dense(units, activation="softmax", name="head"))
+
+
+def middle() -> keras.Model:
+    return model(L.Dense(5, activation="softmax", name="mix"), L.Dense(2))
+
+
+def embedded(dtype: str) -> keras.Model:
+    return model(L.Embedding(5, 3, name="table"), L.Flatten(), L.Dense(2), dtype=dtype)
+
+
+def pixels(dtype: str) -> keras.Model:
+    return model(L.Rescaling(1 / 255), L.Conv2D(2, 3), shape=(6, 6, 1), dtype=dtype)
+
+
+CASES = {
+    "a sigmoid at the end": Case(
+        lambda: model(L.Dense(1, activation="sigmoid", name="head")),
+        "head",
+        "Drop it with `--head logits`: above 0 means yes",
+        then={"head": "logits"},
+        solution='head="logits"',
+    ),
+    "the same, kept": Case(
+        lambda: model(L.Dense(1, activation="sigmoid", name="head")),
+        "head",
+        "To keep it, use `--replace accurate`",
+        then={"replace": "accurate"},
+        solution='head="logits"',
+    ),
+    "a softmax in integers, exchanged": Case(
+        softmax,
+        "head",
+        "--head logits",
+        options={**INT8, "replace": "accurate"},
+        then={"head": "logits"},
+        data=data(),
+        solution='head="logits"',
+    ),
+    "a softmax in the middle of integers": Case(
+        middle,
+        "mix",
+        "`--quantize float32 --replace accurate`",
+        options=INT8,
+        then={"quantize": "float32", "replace": "accurate"},
+        data=data(),
+    ),
+    "an activation": Case(
+        lambda: model(L.Dense(4, activation="tanh", name="bend"), L.Dense(2)),
+        "bend",
+        "Use `--replace accurate`, or build the model with sqp_keras.Algebraic",
+        then={"replace": "accurate"},
+        data=data(),
+        solution='replace="accurate"',
+    ),
+    "the same as a table": Case(
+        lambda: model(L.Dense(4, activation="tanh", name="bend"), L.Dense(2)),
+        "bend",
+        "Or use `--lowering table`",
+        options=INT8,
+        then={"lowering": "table"},
+        data=data(),
+        solution='replace="accurate"',
+    ),
+    "an activation inside a wrapper": Case(
+        lambda: model(L.TimeDistributed(L.Dense(3, activation="gelu"), name="each"), L.Dense(2), shape=(3, 4)),
+        "each",
+        'retrain with `activation="squareplus"`',
+        lambda: model(L.TimeDistributed(L.Dense(3, activation="squareplus"), name="each"), L.Dense(2), shape=(3, 4)),
+        solution='replace="accurate"',
+    ),
+    "exponential": Case(
+        lambda: model(L.Dense(2, activation="exponential", name="bend"), L.Dense(2)),
+        "bend",
+        "`--replace accurate` with `--data`",
+        then={"replace": "accurate", "data": data()},
+    ),
+    "a rule for another activation": Case(
+        lambda: model(L.Dense(4, activation="tanh"), L.Dense(2, activation="gelu", name="bend")),
+        "bend",
+        "Add gelu=accurate to `--replace`",
+        options={"replace": "tanh=accurate"},
+        data=data(),
+        then={"replace": "tanh=accurate,gelu=accurate"},
+        solution='replace="accurate"',
+    ),
+    "a layer of the user's": Case(
+        lambda: model(Gate(name="gate"), L.Dense(2)),
+        "gate",
+        'let it hold and call sqp_keras.Algebraic("tanh")',
+        lambda: model(Held(name="gate"), L.Dense(2)),
+    ),
+    "a logarithm of the user's": Case(
+        lambda: model(L.Lambda(keras.ops.log, name="log"), L.Dense(2)),
+        "log",
+        "take it out and compute it outside of the model",
+        lambda: model(L.Dense(2)),
+    ),
+    "an alpha for each place": Case(
+        prelu,
+        "bend",
+        r"shared_axes=[1, 2]",
+        lambda: prelu(shared_axes=[1, 2]),
+        options={**INT8, "lowering": "table"},
+        data=data((6, 6, 3)),
+    ),
+    "the same in float": Case(
+        prelu, "bend", "or export in float32", options=INT8, then={"quantize": "float32"}, data=data((6, 6, 3))
+    ),
+    "features of sound": Case(
+        lambda: model(L.MelSpectrogram(**MEL), L.Flatten(), L.Dense(2), shape=(256,)),
+        "mel",
+        "compute them before the model",
+        lambda: model(L.Flatten(), L.Dense(2), shape=(4, 9)),
+    ),
+    "a masking layer": Case(
+        lambda: model(L.Masking(name="gaps"), L.Dense(2), shape=(3, 4)),
+        "gaps",
+        "Take `gaps` (Masking) out",
+        lambda: model(L.Dense(2), shape=(3, 4)),
+    ),
+    "a root in int16": Case(
+        roots,
+        "sqrt",
+        "Use `--lowering algebraic`",
+        options={"quantize": "int16x8", "lowering": "integer"},
+        then={"lowering": "algebraic"},
+        data=data(),
+        solution='lowering="algebraic"',
+    ),
+    "a selection": Case(
+        lambda: keras.Model(x := keras.Input((4,)), keras.ops.where(x > 0, x, x * 2)),
+        "where",
+        "Use `--target litert`",
+        then={"target": "litert"},
+    ),
+    "rows in int16": Case(
+        lambda: embedded("int32"),
+        "table",
+        "Use `--quantize int8`",
+        options={"quantize": "int16x8"},
+        then=INT8,
+        data={"x": RNG.integers(0, 5, (40, 4)).astype(np.int32)},
+    ),
+    **{
+        f"an input of {own}": Case(
+            build, "x", f'dtype="{new}"', lambda own=own, new=new, build=build: other_input(build(), own, new)
+        )
+        for own, new, build in (
+            ("uint8", "int32", lambda: pixels("uint8")),
+            ("int64", "int32", lambda: embedded("int64")),
+            ("float16", "float32", lambda: pixels("float16")),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_remedy_that_is_followed_helps(name):
+    case = CASES[name]
+    given = {"data": case.data, **case.options}
+    with pytest.raises(sqp_tflite.RefusedError) as caught:
+        sqp_tflite.export(case.build(), **given)
+    findings = caught.value.findings
+    assert {finding.layer for finding in findings} == {case.layer}
+    assert all(case.says in finding.remedy for finding in findings), findings
+    assert caught.value.report.solution == case.solution
+    assert bool(case.solution) == ("All of this is solved by: " in str(caught.value).splitlines()[-1])
+    assert sqp_tflite.export((case.follow or case.build)(), **{**given, **case.then}).report.verdict == "ok"
+
+
+def test_one_command_solves_all_and_keeps_the_users_options(command, tmp_path):
+    place = tmp_path / "my model.keras"
+    hidden = [L.Dense(4, activation=name) for name in ("gelu", "tanh")]
+    model(*hidden, L.Dense(3, activation="softmax")).save(place)
+    ran = command(
+        "sqp-export", place, "--per-tensor", "--quantize", "int8", "--data", tmp_path / "d.npz", "--head=keep"
+    )
+    assert ran.code == 2  # There are no data yet.
+    np.savez(tmp_path / "d.npz", **data())
+    ran = command(
+        "sqp-export", place, "--per-tensor", "--quantize", "int8", "--data", tmp_path / "d.npz", "--head=keep"
+    )
+    assert ran.code == 1 and not place.with_suffix(".tflite").exists()
+    (line,) = [line for line in ran.err.splitlines() if "All of this is solved by: " in line]
+    words = shlex.split(line.partition(": ")[2])
+    options = ["--per-tensor", "--quantize", "int8", "--data", str(tmp_path / "d.npz")]
+    assert words == ["sqp-export", str(place), *options, "--replace", "accurate", "--head", "logits"]
+    assert command(*words).code == 0 and place.with_suffix(".tflite").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "expected"),
+    [
+        ("sqp-export 'a b.keras' --head keep", {"head": "logits"}, "sqp-export 'a b.keras' --head logits"),
+        ("sqp-export --replace=tanh=fast -- -m", {"replace": "accurate"}, "sqp-export --replace accurate -- -m"),
+        ("", {"replace": "accurate", "head": "logits"}, 'replace="accurate", head="logits"'),
+    ],
+)
+def test_the_call_is_the_users_with_other_options(given, changes, expected):
+    assert call(ExportOptions("m", command=given), changes) == expected
+
+
+def test_no_command_is_named_that_was_not_tried_to_success():
+    options = ExportOptions("m")
+    assert solved(options, None, lambda other: ()) is None
+    (finding,) = [dataclasses.replace(FINDING, layer="left")]
+    assert solved(options, {"head": "logits"}, lambda other: (finding,)) is None
+    asked = []
+    assert solved(options, {"lowering": "table", "head": "logits"}, lambda other: asked.append(other) or ()) is not None
+    assert (asked[0].wanted.lowering, asked[0].head) == ("table", "logits")
+
+    def late(other: ExportOptions) -> Any:
+        Deadline(0.0).left()
+
+    assert solved(options, {"head": "logits"}, late) is None
+    with pytest.raises(CrashedError, match="too long"):
+        Deadline(0.0).left()
+
+
+FINDING = sqp_tflite.report.Finding("a", "EXP", "float32", "A rule.", "A remedy.", sqp_tflite.report.Kind.OP)
+
+
+def test_an_overflow_inside_an_activation_is_no_fault_of_the_data():
+    built = model(L.Activation("softplus", name="bend"), L.Dense(2))
+    wide = {"x": RNG.uniform(-100, 100, (60, 4)).astype(np.float32)}
+    given = {"quantize": "int8", "lowering": "table", "data": wide}
+    with pytest.raises(sqp_tflite.BadInputError, match="`bend`.*EXP, which overflows.*--replace accurate"):
+        sqp_tflite.export(built, **given)
+    assert sqp_tflite.export(built, replace="accurate", **given).report.verdict == "ok"
+
+
+def test_a_saved_model_is_sent_to_its_keras_file(tmp_path):
+    built = model(L.Dense(3, activation="tanh"))
+    built.export(tmp_path / "saved", verbose=False)
+    with pytest.raises(sqp_tflite.RefusedError, match=r"export the .keras file, with `--replace accurate`"):
+        sqp_tflite.export(tmp_path / "saved")
+
+
+@pytest.mark.large
+def test_a_mask_in_front_of_a_recurrent_layer_is_one_finding():
+    gates = {"activation": "squareplus", "recurrent_activation": "relu"}
+
+    def built(*first: L.Layer, **options: Any) -> keras.Model:
+        return model(*first, L.LSTM(2, **gates), L.Dense(2), **options)
+
+    for first, says, follow in (
+        (L.Masking(name="gaps"), "(Masking) out", lambda: built(shape=(3, 4))),
+        (None, "", None),
+    ):
+        if first is None:
+            continue
+        with pytest.raises(sqp_tflite.RefusedError) as caught:
+            sqp_tflite.export(built(first, shape=(3, 4)))
+        assert [finding.layer for finding in caught.value.findings] == ["gaps"]
+        assert says in caught.value.findings[0].remedy
+        assert sqp_tflite.export(follow()).report.verdict == "ok"

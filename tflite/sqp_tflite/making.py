@@ -1,0 +1,151 @@
+"""From a loaded model to a file of the wanted numbers that is read and judged: the steps that a refusal tries again."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.mark import Mark, marked
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.journal import Given, Journal
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.audit import audit
+from sqp_tflite.options import ExportOptions
+from sqp_tflite.quantize.conversions import conversions
+from sqp_tflite.quantize.quantize import Reduced, all_findings
+from sqp_tflite.quantize.quantize import quantize as reduce
+from sqp_tflite.quantize.recipe import Request
+from sqp_tflite.report import Finding
+from sqp_tflite.solution import LEAST_SECONDS, Deadline
+from sqp_tflite.source.convert import convert
+from sqp_tflite.source.exchange import Exchanged, exchange
+from sqp_tflite.source.plan import Plan, plan
+from sqp_tflite.source.remedies import Changes, Situation, remedied
+from sqp_tflite.source.rewrites import on_device
+from sqp_tflite.source.samples import Samples
+from sqp_tflite.source.trace import Traced, trace
+from sqp_tflite.worker import Worker
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file, and what the audit says about it.
+
+    Attributes:
+        content: The file.
+        graph: What it holds.
+        traced: What it was converted from.
+        findings: Why it may not ship.
+        changes: Options that should solve all findings; None if none do.
+        again: Seconds that a trial with other options may take.
+    """
+
+    content: bytes
+    graph: Graph
+    traced: Traced
+    findings: tuple[Finding, ...]
+    changes: Changes | None
+    again: float
+
+
+def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchanged, Plan]:
+    """Returns the model as it is to be exported, and what becomes of each activation.
+
+    Args:
+        options: What was asked for.
+        given: The user's model and samples.
+        done: Keeps the results.
+    """
+    # Activations are exchanged as Keras layers: there they have names and a meaning.
+    changed = done.keep(_exchanged(options, given))
+    # What each activation becomes is decided before anything is written.
+    return changed, done.keep(plan(changed.loaded, options.wanted))
+
+
+def made(
+    options: ExportOptions, given: Given, changed: Exchanged, planned: Plan, worker: Worker, done: Journal, tell: Tell
+) -> Made:
+    """Returns the file of a plan, and every finding about it.
+
+    Args:
+        options: What was asked for.
+        given: The user's model and samples.
+        changed: The model as it is to be exported.
+        planned: What becomes of each activation.
+        worker: The child process to work in.
+        done: Keeps the results.
+        tell: Is called with the name of each step.
+    """
+    began = time.monotonic()
+    tell("trace")  # A fresh function with each activation in its form; the user's model stays as it was.
+    traced = done.keep(on_device(trace(planned, options.state), planned.wanted))
+    tell("convert")  # In a child process: native code that crashes there becomes a message here.
+    content = convert(traced, worker)
+    states = tuple((pair.output_index, pair.input_index) for pair in traced.states)
+    request = Request(options.wanted, options.io == "float32", traced.forms, options.per_tensor, states)
+    # The float file to the wanted type of numbers, tables included.
+    reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
+    # The file says itself how it is meant to differ from the model, for whoever checks it later.
+    reduced = done.keep(_marked(reduced, changed, options))
+    # From here on the file is evidence: it is read and judged, not changed.
+    graph = done.keep(read(reduced.content))
+    found = all_findings(audit(graph, options.wanted.target, traced.layers), reduced.findings)
+    findings, changes = remedied(found, _situation(options, given, changed)) if found else ((), None)
+    findings += conversions(graph, traced.layers, request) if options.no_conversions else ()
+    again = max(LEAST_SECONDS, time.monotonic() - began)
+    return Made(reduced.content, graph, traced, findings, changes, again)
+
+
+def tried(options: ExportOptions, given: Given, worker: Worker, seconds: float) -> tuple[Finding, ...]:
+    """Returns the findings of an export with other options, () if it has none; nothing of it is kept.
+
+    Args:
+        options: The other options.
+        given: The user's model and samples.
+        worker: The child process to work in.
+        seconds: What it may take. A worker that is busy then is ended.
+
+    Raises:
+        ExportError: It cannot be made, or takes too long.
+    """
+    done, deadline = Journal(options), Deadline(seconds)
+    changed, what = planned(options, given, done)
+    with worker.bounded(deadline.left):
+        return made(options, given, changed, what, worker, done, lambda step: None).findings
+
+
+def _situation(options: ExportOptions, given: Given, changed: Exchanged) -> Situation:
+    return Situation(
+        options.wanted,
+        changed.loaded.model,
+        changed.given.model,
+        dict(changed.left),
+        {spec.name: spec.dtype for spec in given.loaded.inputs},
+        given.inputs.given,
+        bool(changed.replacements),
+    )
+
+
+def _exchanged(options: ExportOptions, given: Given) -> Exchanged:
+    rule, head, bound = options.replace, options.head, options.max_error
+    return exchange(given.loaded, given.inputs, replace=rule, head=head, max_error=bound)
+
+
+def _reduced(
+    content: bytes, inputs: Samples, request: Request, layers: LayerNames, worker: Worker, tell: Tell
+) -> Reduced:
+    if request.quantize == "float32":
+        return Reduced(content)
+    tell("quantize")
+    return reduce(content, inputs, request, layers, worker)
+
+
+def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions) -> Reduced:
+    limit = options.max_change or changed.change or None
+    mark = Mark(limit, changed.heads, options.hard_sigmoid)
+    return dataclasses.replace(reduced, content=marked(reduced.content, mark))
