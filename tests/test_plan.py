@@ -3,6 +3,7 @@
 import dataclasses
 
 import keras
+import numpy as np
 import pytest
 
 import sqp_keras
@@ -36,6 +37,25 @@ ROWS = {
     "softplus in an int8 file": ("softplus", ("int8",), Form.OPS, ("EXP", "ADD", "LOG"), ("EXP", "LOG"), "refused:"),
     "a table takes softplus": ("softplus", ("int8", "table"), Form.TABLE, TABLE, (), "a table: CAST ADD GATHER"),
     "clips stay as they are": ("relu", ("int8", "table"), Form.OPS, ("RELU",), (), "RELU"),
+    "a slope in an int8 file": ("leaky_relu", ("int8",), Form.TABLE, TABLE, (), "a table: CAST ADD GATHER"),
+    "hard silu has an int8 form": ("hard_silu", ("int8",), Form.OPS, ("HARD_SWISH",), (), "HARD_SWISH"),
+    "and becomes a table": ("hard_silu", ("int8", "table"), Form.TABLE, TABLE, (), "a table: CAST ADD GATHER"),
+    "a slope in int16": (
+        "leaky_relu",
+        ("int16x8",),
+        Form.ISLAND,
+        ("DEQUANTIZE", "LEAKY_RELU", "QUANTIZE"),
+        (),
+        "in float: DEQUANTIZE LEAKY_RELU QUANTIZE",
+    ),
+    "without float it is refused": (
+        "leaky_relu",
+        ("int16x8", "integer"),
+        Form.OPS,
+        ("LEAKY_RELU",),
+        ("LEAKY_RELU",),
+        "refused: LEAKY_RELU",
+    ),
     "code of the user's": (lambda x: x, (), Form.OWN_CODE, (), (), "its own code"),
 }
 
@@ -141,3 +161,40 @@ def test_a_model_that_keras_has_quantised_is_refused():
     model.quantize("int8")
     with pytest.raises(sqp_tflite.RefusedError, match=r"`coarse`.*before model.quantize"):
         plan(load(model))
+
+
+FORMS = [
+    ("float32", "algebraic"),
+    ("int8", "algebraic"),
+    ("int8", "table"),
+    ("int8", "integer"),
+    ("int16x8", "algebraic"),
+    ("int16x8", "integer"),
+]
+WRITTEN = {
+    **{name: name for name in ("leaky_relu", "hard_silu", "softsign", "squareplus", "tanh", "softplus", "log_sigmoid")},
+    "prelu": L.PReLU,
+    "learnt": lambda: sqp_keras.Squareplus(learn_b="channel"),
+    "with a floor": lambda: sqp_keras.Squareplus(floor=0.1),
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("form", FORMS, ids="-".join)
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_file_holds_what_the_plan_says(name, form):
+    made = WRITTEN[name]
+    layer = L.Activation(made) if isinstance(made, str) else made()
+    model = keras.Sequential([keras.Input((8,), name="x"), L.Dense(6), layer, L.Dense(2)])
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    try:
+        report = sqp_tflite.export(model, quantize=form[0], lowering=form[1], data={"x": x}).report
+    except sqp_tflite.RefusedError as error:
+        report = error.report
+        assert report.plan[0].refused
+        return
+    held = sorted(row.op for row in report.ops for _ in range(row.count) if row.op != "FULLY_CONNECTED")
+    planned = sorted(report.plan[0].ops)
+    if report.plan[0].form is Form.INT16 and form[0] == "int8":  # The conversions to int16 and back.
+        held = [op for op in held if op != "QUANTIZE"]
+    assert held == planned and not report.plan[0].refused

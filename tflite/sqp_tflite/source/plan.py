@@ -45,7 +45,7 @@ FLOAT_OPS = MappingProxyType(
         "selu": ("GREATER", "MUL", "EXP", "SUB", "MUL", "SELECT"),
         "celu": ("RELU", "MINIMUM", "EXP", "SUB", "ADD"),
         "exponential": ("EXP",),
-        "log_sigmoid": ("EXP", "ADD", "LOG"),
+        "log_sigmoid": ("NEG", "EXP", "ADD", "LOG", "NEG"),
     }
 )
 """What TensorFlow's converter writes for each of Keras's activations in a float model."""
@@ -79,6 +79,28 @@ _NARROWER = (
 _UNQUANTIZED = "Export the model as it was before model.quantize(...), with --quantize int8 and --data."
 
 _TABLE_OPS = ("CAST", "ADD", "GATHER")
+
+_INT8_OPS = MappingProxyType(
+    {
+        "leaky_relu": _TABLE_OPS,
+        "prelu": _TABLE_OPS,
+        "softsign": (*_TABLE_OPS, "ADD", "DIV"),
+    }
+)
+"""Activations of clips and straight lines with an operator that has no int8 form: what the file holds instead."""
+
+_INT16_OPS = MappingProxyType(
+    {
+        "leaky_relu": ("DEQUANTIZE", "LEAKY_RELU", "QUANTIZE"),
+        "prelu": ("DEQUANTIZE", "PRELU", "QUANTIZE"),
+        "hard_silu": ("DEQUANTIZE", "HARD_SWISH", "QUANTIZE"),
+        "softsign": ("DEQUANTIZE", "ABS", "QUANTIZE", "ADD", "DEQUANTIZE", "DIV", "QUANTIZE"),
+    }
+)
+"""The same for int16, in float where the lowering allows it."""
+
+_NEVER_ALONE = ("RELU_N1_TO_1",)
+"""Operators that the converter fuses into the one in front, which then does them on every target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +144,7 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
     if _half_precision(loaded.model):
         notes.append("The model was trained in mixed precision; it is exported in float32, the type of its weights.")
     rows = tuple(row for site in sites.sites(loaded.model) if (row := _row(site, wanted.target)))
-    written = tuple(_lowered(row, wanted.lowering) for row in rows) if wanted.integer else rows
+    written = tuple(_lowered(row, wanted) for row in rows) if wanted.integer else rows
     return Plan(loaded, wanted, written, tuple(notes))
 
 
@@ -151,8 +173,11 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in different[:_MOST_LISTED]) + more
 
 
-def _lowered(row: PlanRow, lowering: str) -> PlanRow:
+def _lowered(row: PlanRow, wanted: Combination) -> PlanRow:
     """What an integer model has instead: a table, a float island, or the same with v*rsqrt(v) for the root."""
+    lowering = wanted.lowering
+    if row.now.name in _INT16_OPS:
+        return _straight(row, wanted)
     if not _NEEDS_FLOAT & set(row.ops) or row.now.name == "algebraic_softmax":
         return row
     if lowering == "table":
@@ -165,6 +190,17 @@ def _lowered(row: PlanRow, lowering: str) -> PlanRow:
     return dataclasses.replace(row, form=Form.ISLAND, ops=("DEQUANTIZE", *row.ops, "QUANTIZE"))
 
 
+def _straight(row: PlanRow, wanted: Combination) -> PlanRow:
+    """What an activation of straight lines becomes, whose operator the quantiser does not know."""
+    if wanted.quantize == "int8":
+        ops = _TABLE_OPS if wanted.lowering == "table" else _INT8_OPS.get(row.now.name)
+        return dataclasses.replace(row, form=Form.TABLE, ops=ops, refused=()) if ops else row
+    if wanted.lowering == "algebraic":
+        return dataclasses.replace(row, form=Form.ISLAND, ops=_INT16_OPS[row.now.name], refused=())
+    odd = tuple(op for op in row.ops if op != "ADD")
+    return dataclasses.replace(row, refused=odd)
+
+
 def _row(site: Site, target: str) -> PlanRow | None:
     now = activation(site)
     if now.name == "linear":
@@ -172,7 +208,7 @@ def _row(site: Site, target: str) -> PlanRow | None:
     ops = _float_ops(site, dict(now.parameters))
     if ops is None:
         return PlanRow(site.label, now, Form.OWN_CODE)
-    refused = tuple(op for op in dict.fromkeys(ops) if broken_rule(op, "float32", target))
+    refused = tuple(op for op in dict.fromkeys(ops) if op not in _NEVER_ALONE and broken_rule(op, "float32", target))
     return PlanRow(site.label, now, Form.OPS, ops, refused)
 
 

@@ -16,6 +16,7 @@ import keras
 
 from sqp_keras.models import heads, rules, sites
 from sqp_keras.models.rules import Cause
+from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
 from sqp_tflite.layer_names import FUSING, THE_MODEL
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import ADMITTED, EXP_AND_LOG, NAMES, TARGETS, broken_rule, kernels
@@ -177,7 +178,7 @@ class _Judge:
             rule = f"{prepares} needs operators that no target has, such as {finding.op}."
             text = f"`{finding.layer}` {_PREPARING[prepares]}"
             return Remedy(dataclasses.replace(finding, op="", dtype="", rule=rule, remedy=text))
-        if isinstance(layer, keras.layers.PReLU) and finding.op == "PRELU":
+        if isinstance(layer, keras.layers.PReLU) and finding.op == "PRELU" and _by_place(layer):
             return Remedy(_with(finding, _PRELU))
         way = own_code.attention(layer) if finding.op in _ATTENTION_OPS else ""
         return Remedy(_with(finding, way)) if way else None
@@ -249,10 +250,11 @@ class _Judge:
 
     def _root(self, finding: Finding) -> Remedy | None:
         wanted = self._now.wanted
-        if finding.op not in _ROOTS or not wanted.integer:
+        straight = wanted.quantize == "int16x8" and finding.op in ELEMENTWISE and finding.op in ADMITTED
+        if not wanted.integer or not (finding.op in _ROOTS or straight):
             return None
         if wanted.lowering == "integer":
-            text = "Use `--lowering algebraic`, which leaves the root in float."
+            text = "Use `--lowering algebraic`, which leaves it in float."
             return Remedy(_with(finding, f"{text}{self._or_table(finding.op)}"), {"lowering": "algebraic"})
         return self._only_table(finding)
 
@@ -300,6 +302,13 @@ class _Judge:
             return None
         text = "`--replace` does not reach it: take it out and compute it outside of the model."
         return Remedy(_with(finding, f"{text}{self._or_table(finding.op)}"), self._as_table(finding.op))
+
+
+def _by_place(layer: Any) -> bool:
+    """Whether the slopes of a PReLU differ within a channel."""
+    slopes = keras.ops.convert_to_numpy(layer.alpha)
+    rows = slopes.reshape(-1, slopes.shape[-1])
+    return bool((rows != rows[:1]).any())
 
 
 def _with(finding: Finding, text: str) -> Finding:
