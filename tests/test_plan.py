@@ -175,7 +175,6 @@ WRITTEN = {
     **{name: name for name in ("leaky_relu", "hard_silu", "softsign", "squareplus", "tanh", "softplus", "log_sigmoid")},
     "prelu": L.PReLU,
     "learnt": lambda: sqp_keras.Squareplus(learn_b="channel"),
-    "with a floor": lambda: sqp_keras.Squareplus(floor=0.1),
 }
 
 
