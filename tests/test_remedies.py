@@ -251,7 +251,27 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+DEAR = {
+    "the same, kept",
+    "the same in float",
+    "the same as a table",
+    "a softmax in the middle of integers",
+    "exponential",
+    "a rule for another activation",
+    "an activation inside a wrapper",
+    "features of sound",
+    "rows in int16",
+    "a selection",
+    "a logarithm of the user's",
+    "an input of float16",
+    "an input of int64",
+}
+"""Neighbours of the other cases."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.large) if name in DEAR else name for name in CASES]
+)
 def test_a_remedy_that_is_followed_helps(name):
     case = CASES[name]
     given = {"data": case.data, **case.options}
