@@ -99,3 +99,12 @@ def test_a_damaged_graph_is_a_no_and_not_a_crash(folder, monkeypatch):
 def test_a_target_that_is_not_installed_is_not_checked(folder, monkeypatch):
     monkeypatch.setitem(interpreters._MODULES, "litert", "a_module_that_is_not_there")
     assert inspection(Path(folder / "own.tflite"), "litert")[1].runs == "not checked"
+
+
+def test_a_shape_that_no_memory_holds_is_refused_before_an_interpreter_tries(tmp_path):
+    made = Written()
+    value = made.value(1, 2**31 - 1, name="x")
+    path = tmp_path / "huge.tflite"
+    path.write_bytes(made.ends([value], [made.op("ADD", value, value)]))
+    with pytest.raises(sqp_tflite.BadInputError, match=r"declares the tensor .* of 8.0 GiB; the limit is 512.0 MiB"):
+        inspection(path, "tflm", max_memory=512 << 20)

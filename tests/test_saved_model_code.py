@@ -1,14 +1,17 @@
 """A SavedModel that reaches outside the model is refused before it is loaded."""
 
+import os
+
 import keras
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.trackable.resource import CapturableResource
 
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.source.load import load
-from sqp_tflite.source.saved_model_code import refuse_code
+from sqp_tflite.source.saved_model_code import refuse_code, suspects
 
 L = keras.layers
 SPEC = [tf.TensorSpec((1, 3))]
@@ -71,6 +74,48 @@ def initialises(folder):
             return {"y": 2 * x}
 
     return Initialises()
+
+
+STATELESS = {
+    "DebugNanCount": lambda raw, x, folder: raw.DebugNanCount(
+        input=x, device_name="", tensor_name="a:0", debug_urls=[f"file://{folder}/written"]
+    ),
+    "DebugIdentity": lambda raw, x, folder: raw.DebugIdentity(
+        input=x, device_name="", tensor_name="a:0", debug_urls=[f"file://{folder}/written"]
+    ),
+    "ImmutableConst": lambda raw, x, folder: raw.ImmutableConst(
+        dtype=tf.float32, shape=(1, 3), memory_region_name=f"{folder}/secret"
+    ),
+    "GenerateVocabRemapping": lambda raw, x, folder: raw.GenerateVocabRemapping(
+        new_vocab_file=f"{folder}/a", old_vocab_file=f"{folder}/b", new_vocab_offset=0, num_new_vocab=1
+    ).remapping,
+    "DecodeProtoV2": lambda raw, x, folder: raw.DecodeProtoV2(
+        bytes=tf.as_string(x), message_type="a", field_names=[], output_types=[], descriptor_source=f"{folder}/a"
+    ).sizes,
+    "Abort": lambda raw, x, folder: raw.Abort(error_msg="x", exit_without_error=True),
+    "CopyHost": lambda raw, x, folder: raw.CopyHost(input=x, tensor_name="a:0", debug_ops_spec=["a;file:///b;0"]),
+    "QueueSizeV2": lambda raw, x, folder: raw.QueueSizeV2(handle=raw.FIFOQueueV2(component_types=[tf.float32])),
+}
+"""Operators that TensorFlow does not call stateful, and one that is."""
+
+
+@pytest.mark.parametrize("op", STATELESS)
+def test_an_operator_that_is_told_a_place_outside_is_refused_though_it_keeps_no_state(op):
+    with tf.Graph().as_default() as graph:
+        STATELESS[op](tf.raw_ops, tf.compat.v1.placeholder(tf.float32, (1, 3), name="x"), "/nowhere")
+    meta = MetaGraphDef(graph_def=graph.as_graph_def())
+    assert op in {suspect.op for suspect in suspects(meta)}
+
+
+def test_a_pipe_among_the_variables_is_refused_before_anybody_waits(tmp_path):
+    module = tf.Module()
+    module.w = tf.Variable([1.0])
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    index = tmp_path / "saved" / "variables" / "variables.index"
+    index.unlink()
+    os.mkfifo(index)
+    with pytest.raises(BadInputError, match="must be a regular file.*variables.index.*a pipe"):
+        load(tmp_path / "saved")
 
 
 @pytest.mark.parametrize(

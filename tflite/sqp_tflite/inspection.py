@@ -41,6 +41,7 @@ def inspection(
     """
     content, what = bytes_of(source, allowed=limit(max_memory))
     graph = opened(content, what)[1]
+    interpreters.require_room(graph, what, limit(max_memory))
     runs, lacking = _runs(content, graph, target)
     needs = exp_and_log(graph)
     findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())

@@ -16,6 +16,7 @@ from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.options import HARD_SIGMOIDS
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.extremes import DATA, extremes
+from sqp_tflite.run.interpreters import require_room
 from sqp_tflite.run.judge import Reference
 from sqp_tflite.run.pairing import INPUTS, OUTPUTS, Pairing, order
 from sqp_tflite.run.reference import reference
@@ -92,6 +93,7 @@ def check(
     allowed = limits.limit(given["max_memory"])
     content, what = bytes_of(tflite, "`tflite`", allowed)
     graph = opened(content, what)[1]
+    require_room(graph, what, allowed)
     arrays = open_data(given["data"], allowed)
     shapes = arrays.shapes() if arrays else None
     mark = mark_of(graph)

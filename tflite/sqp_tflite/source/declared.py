@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.files import check_input
 from sqp_tflite.limits import Limit
 from sqp_tflite.source import archives, arrays, hdf5, saved_model_code
 from sqp_tflite.wording import said
@@ -41,8 +42,10 @@ def require_saved_model(folder: Path, limit: Limit) -> None:
         limit: What they may take.
 
     Raises:
-        BadInputError: They take more, or cannot be read.
+        BadInputError: They take more, or cannot be read, or something in the folder is no regular file.
     """
+    for part in sorted(folder.rglob("*")):
+        check_input(part, "Save the model again.")
     path = folder / "saved_model.pb"
     limit.require(path.stat().st_size, f"`{path}` has", "Make it smaller")
     graphs = saved_model_code.meta_graphs(folder)

@@ -31,6 +31,23 @@ _MODEL_STATE = re.compile(
 )
 """Stateful operators that keep to the model: its variables, tables, calls, control flow and random numbers."""
 
+_ENDS_OR_WAITS = re.compile(
+    r"^(Abort|Debug\w+|Copy(Host)?|Fact|GetOptions|Batch(Function)?|Unbatch(Grad)?|Queue\w+|RandomShuffleQueue\w*"
+    r"|\w*Accumulator\w*|SdcaOptimizer\w*|Prelinearize\w*)$"
+)
+"""Operators that count as stateless and end the process, wait for others, or show what was computed."""
+
+_PLACE = re.compile(r"file|path|url|address|region|descriptor|device_name", re.IGNORECASE)
+"""In the name of an operator's input or text attribute: it says where something outside is."""
+
+_WORDS = frozenset(
+    "allowed_devices bad_indices_policy combiner compression_type config config_proto container data_format dct_method "
+    "debug_name dimension_numbers dst_format encoding equation executor_type field_delim fill fill_mode frame_name "
+    "input_encoding input_order interpolation kernel_type left_pad message na_value noise padding pattern placeholder "
+    "rewrite right_pad row_partition_types separator set_operation shared_name src_format template".split()
+)
+"""Text attributes whose text is about the computation only. What is not listed may be a place outside the model."""
+
 _RESTORING = re.compile(r"^(Restore(V2|Slice)?|ShardedFile\w+|DisableCopyOnRead)$")
 """What reading the model's variables needs besides the arithmetic of a model."""
 
@@ -132,9 +149,17 @@ def _suspects_of(nodes: Iterable[Any], where: str, allowed: re.Pattern[str]) -> 
             outside = node.attr["output_stream"].s not in _STREAMS
         else:
             strange = known is None or (known.is_stateful and not _MODEL_STATE.search(node.op))
-            outside = strange or bool(_OUTSIDE.search(node.op))
+            outside = strange or bool(_OUTSIDE.search(node.op) or _ENDS_OR_WAITS.search(node.op)) or _told(known)
         if outside:
             yield Suspect(node.op, where)
+
+
+def _told(definition: Any) -> bool:
+    """Whether an operator is told a place outside the model, or a text of which nobody knows what it is."""
+    texts = [attr for attr in definition.attr if attr.type in ("string", "list(string)")]
+    if any(_PLACE.search(part.name) for part in (*definition.input_arg, *texts)):
+        return True
+    return any(attr.name not in _WORDS and not attr.allowed_values.list.s for attr in texts)
 
 
 def _needed(nodes: Iterable[Any], *names: str) -> set[str]:
