@@ -166,11 +166,26 @@ class Journal:
         if changed and planned:
             notes += planned.notes + changed.notes + own_code.notes(planned.loaded.model)
         if traced and graph:
-            notes += unroll.notes(dict(traced.steps), graph, traced.layers)
+            notes += unroll.notes(dict(traced.steps), graph, traced.layers) + _cast_notes(traced, graph)
         notes += reduced.notes if reduced else ()
         notes += release_notes(graph, self.options.wanted.target) if graph else ()
         notes += measured.arena.notes if measured and measured.arena else ()
         return notes + (compared.notes if compared else ())
+
+
+def _cast_notes(traced: Traced, graph: Graph) -> tuple[str, ...]:
+    """How the user's integers go into a file that takes another type."""
+    notes = []
+    for place, own in traced.cast:
+        tensor, name = graph.inputs[place], traced.inputs[place].name
+        how = "pass the same numbers as floats"
+        if tensor.quantization is not None:
+            scale, zero = float(tensor.quantization.scales[0]), int(tensor.quantization.zero_points[0])
+            how = f"pass round(value / {scale:.6g}) + {zero}"
+            if scale == 1.0:
+                how = f"pass value - {-zero}" if zero else "pass the same numbers"
+        notes.append(f"`{name}` is {own} in the model and {tensor.dtype} in the file: {how}.")
+    return tuple(notes)
 
 
 def _sentence(report: Report) -> str:

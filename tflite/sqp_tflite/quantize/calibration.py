@@ -75,13 +75,13 @@ def calibrate_here(content: bytes, inputs: tuple[NDArray[Any], ...]) -> Calibrat
     from sqp_tflite.run.layer_errors import keeping_tensors
 
     interpreter = keeping_tensors(content)
-    places = [detail["index"] for detail in interpreter.get_input_details()]
+    places = [(detail["index"], detail["dtype"]) for detail in interpreter.get_input_details()]
     computed = _computed(content)
     low = np.empty((len(inputs[0]), len(computed)))
     high = np.empty_like(low)
     for sample in range(len(inputs[0])):
-        for place, array in zip(places, inputs, strict=True):
-            interpreter.set_tensor(place, array[sample : sample + 1])
+        for (place, dtype), array in zip(places, inputs, strict=True):
+            interpreter.set_tensor(place, array[sample : sample + 1].astype(dtype))
         interpreter.invoke()
         for column, index in enumerate(computed.values()):
             value = interpreter.get_tensor(index)

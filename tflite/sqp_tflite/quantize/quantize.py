@@ -21,7 +21,7 @@ from sqp_tflite.layer_names import INNER, LayerNames
 from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.islands import Islands
-from sqp_tflite.quantize.recipe import INTEGER_BITS, Request
+from sqp_tflite.quantize.recipe import INTEGER_BITS, Request, whole_codes
 from sqp_tflite.quantize.states import shared
 from sqp_tflite.report import Finding, Kind, LayerError
 from sqp_tflite.run import layer_errors
@@ -87,7 +87,8 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
         names = [tensor.name for tensor in main.tensors]
         exponents = {names[op.outputs[0]]: names[op.inputs[0]] for op in main.ops if op.name == "EXP"}
         calibration.check(found, layers, exponents)
-        ranges, notes = shared(found.ranges(), main, request.states), calibration.notes(found, layers)
+        known = whole_codes([main.tensors[index].name for index in main.inputs], request)
+        ranges, notes = shared(found.ranges() | known, main, request.states), calibration.notes(found, layers)
         notes += _state_notes(samples, main, request)
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
     editor = Editor(quantized.content)

@@ -6,6 +6,7 @@ Runs in a child process: the functions here take and return plain data.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,12 @@ int16 ADD takes a path that crashes the process."""
 
 _NO_QUANTIZE = "no_quantize"
 
+_WHOLE: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "int8": {"uint8": (0.0, 255.0), "int8": (-128.0, 127.0)},
+    "int16x8": dict.fromkeys(("uint8", "int8", "int16"), (-32767.0, 32767.0)),
+}
+"""Ranges with a scale of 1, by what the model's input is."""
+
 _SPELLED = {"CONV_2D_TRANSPOSE": "TRANSPOSE_CONV"}
 """Operators that the quantiser spells differently from the schema."""
 
@@ -50,6 +57,7 @@ class Request:
         forms: Outputs of the model that come directly from an activation.
         per_tensor: Whether the weights of dense layers get one scale each, not one per unit.
         states: Pairs (place of an output, place of the input that it goes back into).
+        cast: Pairs (place of an input, its type in the model) of inputs that the model casts to float32.
     """
 
     wanted: Combination
@@ -57,6 +65,7 @@ class Request:
     forms: tuple[str, ...] = ()
     per_tensor: bool = False
     states: tuple[tuple[int, int], ...] = ()
+    cast: tuple[tuple[int, str], ...] = ()
 
     @property
     def quantize(self) -> str:
@@ -87,6 +96,19 @@ class Quantized:
     content: bytes
     islands: Islands
     integer_ends: bool = False
+
+
+def whole_codes(names: Sequence[str], request: Request) -> dict[str, tuple[float, float]]:
+    """Returns the ranges of inputs that are integers in the model: one code for each, whatever the data hold.
+
+    With a scale of 1 the user's integers go in as they are, except for uint8, which int8 takes less 128.
+
+    Args:
+        names: Of the inputs' tensors.
+        request: What was requested.
+    """
+    spans = _WHOLE[request.quantize]
+    return {names[place]: spans[dtype] for place, dtype in request.cast if dtype in spans}
 
 
 def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[float, float]]) -> Quantized:

@@ -100,6 +100,10 @@ class Frozen:
         for place, name in enumerate(names):
             self._moved[f"{op.name}:{place}" if place else op.name] = name
 
+    def retype(self, placeholder: tf.Operation, dtype: tf.DType) -> None:
+        """Gives an input another type of numbers."""
+        self._nodes[placeholder.name].attr["dtype"].type = dtype.as_datatype_enum
+
     def serialized(self) -> bytes:
         """Returns the changed graph."""
         for node in self._definition.node:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sqp_tflite.ops.combinations import Combination
+from sqp_tflite.ops.policy import kernels
 from sqp_tflite.source.frozen import Frozen
 from sqp_tflite.source.rsqrt import with_rsqrt
 from sqp_tflite.source.trace import Traced
@@ -25,6 +26,10 @@ More copies are concatenated."""
 MOST_ELEMENTS = 1 << 19
 
 
+_AS_GIVEN = ("float32", "bool")
+"""Types of inputs that a file takes as the model does."""
+
+
 def on_device(traced: Traced, wanted: Combination) -> Traced:
     """Returns a traced model whose graph has the operations of the device.
 
@@ -32,10 +37,35 @@ def on_device(traced: Traced, wanted: Combination) -> Traced:
         traced: What `trace` returned.
         wanted: Says which number type it will have.
     """
-    graph_def = rewritten(traced.graph_def, wanted.integer)
+    castable = kernels(wanted.target).get("CAST", ())
+    names = [spec.name for spec in traced.inputs]
+    floats = [s.name for s in traced.inputs if s.dtype not in _AS_GIVEN and (wanted.integer or s.dtype not in castable)]
+    graph_def, changed = in_float32(traced.graph_def, floats) if floats else (traced.graph_def, ())
+    graph_def = rewritten(graph_def, wanted.integer)
     if wanted.integer and wanted.lowering == "integer":
         graph_def = with_rsqrt(graph_def)
-    return dataclasses.replace(traced, graph_def=graph_def)
+    cast = tuple((names.index(name), traced.inputs[names.index(name)].dtype) for name in changed)
+    return dataclasses.replace(traced, graph_def=graph_def, cast=cast)
+
+
+def in_float32(graph_def: bytes, names: Sequence[str]) -> tuple[bytes, tuple[str, ...]]:
+    """Returns the graph with inputs in float32, and which of them are now: those that are only ever cast to it.
+
+    Args:
+        graph_def: A serialized GraphDef.
+        names: The inputs.
+    """
+    graph = Frozen(graph_def)
+    changed = []
+    for op in graph.operations():
+        readers = op.outputs[0].consumers() if op.name in names else []
+        if not readers or any(reader.type != "Cast" or reader.outputs[0].dtype.name != "float32" for reader in readers):
+            continue
+        graph.retype(op, readers[0].outputs[0].dtype)
+        for reader in readers:
+            graph.replace(reader, "Identity", [op.name])
+        changed.append(op.name)
+    return graph.serialized(), tuple(changed)
 
 
 def rewritten(graph_def: bytes, integer: bool) -> bytes:

@@ -44,6 +44,7 @@ class Traced:
         steps: Pairs (recurrent layer, time steps that it is written out for).
         forms: The outputs that an activation's form makes, which their names do not tell.
         states: The outputs that go back in as inputs.
+        cast: Pairs (place of an input, its type in the model) where the graph takes float32 instead.
     """
 
     graph_def: bytes
@@ -53,6 +54,7 @@ class Traced:
     steps: tuple[tuple[str, int], ...] = ()
     forms: tuple[str, ...] = ()
     states: tuple[StatePair, ...] = ()
+    cast: tuple[tuple[int, str], ...] = ()
 
 
 def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
