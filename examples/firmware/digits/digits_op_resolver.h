@@ -18,17 +18,17 @@ using Resolver = MicroMutableOpResolver<kCount>;
 
 // Returns whether every operator was registered.
 inline bool Register(Resolver& resolver) {
-  // CONV_2D version 1, int8, 2 times: strokes, parts
+  // CONV_2D version 3, int8, 2 times: strokes, parts
   if (resolver.AddConv2D() != kTfLiteOk) return false;
-  // CAST version 1, int8, 2 times: strokes, parts
+  // CAST version 3, int8, 2 times: strokes, parts
   if (resolver.AddCast() != kTfLiteOk) return false;
   // ADD version 1, int32, 2 times: strokes, parts
   if (resolver.AddAdd() != kTfLiteOk) return false;
-  // GATHER version 1, int8, 2 times: strokes, parts
+  // GATHER version 2, int8, 2 times: strokes, parts
   if (resolver.AddGather() != kTfLiteOk) return false;
   // RESHAPE version 1, int8, once: flat
   if (resolver.AddReshape() != kTfLiteOk) return false;
-  // FULLY_CONNECTED version 1, int8, once: digit
+  // FULLY_CONNECTED version 4, int8, once: digit
   if (resolver.AddFullyConnected() != kTfLiteOk) return false;
   return true;
 }
