@@ -182,7 +182,11 @@ SAMPLES = {"x": np.linspace(-2, 2, 64, dtype=np.float32).reshape(16, 4)}
 REFUSALS = {
     "an operator that is not admitted": (lambda: dense(activation="softplus"), {}, Kind.OP),
     "an operator without a counterpart": (no_counterpart, {}, Kind.OP),
-    "a type": (lambda: dense(activation="leaky_relu"), {"quantize": "int16x8", "data": SAMPLES}, Kind.DTYPE),
+    "a type": (
+        lambda: dense(activation="leaky_relu"),
+        {"quantize": "int16x8", "lowering": "integer", "data": SAMPLES},
+        Kind.DTYPE,
+    ),
     "a combination": (dense, {"quantize": "dynamic"}, Kind.DTYPE),
     "RAM": (dense, {"ram": 16}, Kind.BUDGET),
     "flash": (dense, {"flash": 16}, Kind.BUDGET),

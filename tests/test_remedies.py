@@ -105,10 +105,6 @@ def embedded(dtype: str) -> keras.Model:
     return model(L.Embedding(5, 3, name="table"), L.Flatten(), L.Dense(2), dtype=dtype)
 
 
-def pixels(dtype: str) -> keras.Model:
-    return model(L.Rescaling(1 / 255), L.Conv2D(2, 3), shape=(6, 6, 1), dtype=dtype)
-
-
 CASES = {
     "a sigmoid at the end": Case(
         lambda: model(L.Dense(1, activation="sigmoid", name="head")),
@@ -122,15 +118,6 @@ CASES = {
         "head",
         "To keep it, use `--replace accurate`",
         then={"replace": "accurate"},
-        solution='head="logits"',
-    ),
-    "a softmax in integers, exchanged": Case(
-        softmax,
-        "head",
-        "--head logits",
-        options={**INT8, "replace": "accurate"},
-        then={"head": "logits"},
-        data=data(),
         solution='head="logits"',
     ),
     "a softmax in the middle of integers": Case(
@@ -192,17 +179,6 @@ CASES = {
         "take it out and compute it outside of the model",
         lambda: model(L.Dense(2)),
     ),
-    "an alpha for each place": Case(
-        prelu,
-        "bend",
-        r"shared_axes=[1, 2]",
-        lambda: prelu(shared_axes=[1, 2]),
-        options={**INT8, "lowering": "table"},
-        data=data((6, 6, 3)),
-    ),
-    "the same in float": Case(
-        prelu, "bend", "or export in float32", options=INT8, then={"quantize": "float32"}, data=data((6, 6, 3))
-    ),
     "features of sound": Case(
         lambda: model(L.MelSpectrogram(**MEL), L.Flatten(), L.Dense(2), shape=(256,)),
         "mel",
@@ -243,9 +219,8 @@ CASES = {
             build, "x", f'dtype="{new}"', lambda own=own, new=new, build=build: other_input(build(), own, new)
         )
         for own, new, build in (
-            ("uint8", "int32", lambda: pixels("uint8")),
+            ("uint8", "int32", lambda: embedded("uint8")),
             ("int64", "int32", lambda: embedded("int64")),
-            ("float16", "float32", lambda: pixels("float16")),
         )
     },
 }
@@ -253,7 +228,6 @@ CASES = {
 
 DEAR = {
     "the same, kept",
-    "the same in float",
     "the same as a table",
     "a softmax in the middle of integers",
     "exponential",
@@ -263,7 +237,6 @@ DEAR = {
     "rows in int16",
     "a selection",
     "a logarithm of the user's",
-    "an input of float16",
     "an input of int64",
 }
 """Neighbours of the other cases."""
@@ -360,14 +333,9 @@ def test_a_mask_in_front_of_a_recurrent_layer_is_one_finding():
     def built(*first: L.Layer, **options: Any) -> keras.Model:
         return model(*first, L.LSTM(2, **gates), L.Dense(2), **options)
 
-    for first, says, follow in (
-        (L.Masking(name="gaps"), "(Masking) out", lambda: built(shape=(3, 4))),
-        (None, "", None),
-    ):
-        if first is None:
-            continue
-        with pytest.raises(sqp_tflite.RefusedError) as caught:
-            sqp_tflite.export(built(first, shape=(3, 4)))
-        assert [finding.layer for finding in caught.value.findings] == ["gaps"]
-        assert says in caught.value.findings[0].remedy
-        assert sqp_tflite.export(follow()).report.verdict == "ok"
+    with pytest.raises(sqp_tflite.RefusedError) as caught:
+        sqp_tflite.export(built(L.Masking(name="gaps"), shape=(3, 4)))
+    assert [finding.layer for finding in caught.value.findings] == ["gaps"]
+    assert "(Masking) out" in caught.value.findings[0].remedy
+    # Gates without a bound: with the large numbers of made-up inputs the state has no end.
+    assert sqp_tflite.export(built(shape=(3, 4)), data=data((3, 4))).report.verdict == "ok"

@@ -50,10 +50,6 @@ _PREPARING = MappingProxyType(
         "behind it.",
     )
 )
-_PRELU = (
-    "Its alpha differs from place to place, which an integer file cannot hold: build it with "
-    "keras.layers.PReLU(shared_axes=[1, 2]), one alpha per channel, and train it again, or export in float32."
-)
 _ODD_INPUTS = MappingProxyType({"uint8": "int32", "int64": "int32", "uint16": "int32", "uint32": "int32",
                                 "float16": "float32", "bfloat16": "float32"})  # fmt: skip
 """Types of inputs for which the interpreters lack operators, and those to take instead."""
@@ -178,8 +174,6 @@ class _Judge:
             rule = f"{prepares} needs operators that no target has, such as {finding.op}."
             text = f"`{finding.layer}` {_PREPARING[prepares]}"
             return Remedy(dataclasses.replace(finding, op="", dtype="", rule=rule, remedy=text))
-        if isinstance(layer, keras.layers.PReLU) and finding.op == "PRELU" and _by_place(layer):
-            return Remedy(_with(finding, _PRELU))
         way = own_code.attention(layer) if finding.op in _ATTENTION_OPS else ""
         return Remedy(_with(finding, way)) if way else None
 
@@ -302,13 +296,6 @@ class _Judge:
             return None
         text = "`--replace` does not reach it: take it out and compute it outside of the model."
         return Remedy(_with(finding, f"{text}{self._or_table(finding.op)}"), self._as_table(finding.op))
-
-
-def _by_place(layer: Any) -> bool:
-    """Whether the slopes of a PReLU differ within a channel."""
-    slopes = keras.ops.convert_to_numpy(layer.alpha)
-    rows = slopes.reshape(-1, slopes.shape[-1])
-    return bool((rows != rows[:1]).any())
 
 
 def _with(finding: Finding, text: str) -> Finding:

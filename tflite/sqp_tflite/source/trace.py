@@ -99,7 +99,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
     forms_made = tuple(name for name, source in sources.items() if in_scope(source))
     layers = LayerNames(loaded.layers, made, fused)
     ends = [
-        InputSpec(name, tuple(map(int, tensor.shape[1:])), tensor.dtype.name)
+        InputSpec(name, tuple(tensor.shape[1:].as_list()) if tensor.shape.rank else (), tensor.dtype.name)
         for name, tensor in zip(names, frozen.outputs, strict=True)
     ]
     pairs = tuple(
