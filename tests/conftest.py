@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -167,12 +167,31 @@ class Demo:
         return self.folder / "digits.tflite"
 
 
+def _commands_here(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `subprocess.run` with the package's commands as calls of their functions."""
+
+    def run(command: list[str], **named: Any) -> Any:
+        name = Path(command[0]).name
+        if name not in MAINS:
+            return stock(command, **named)
+        from sqp_tflite.cli import commands
+
+        return subprocess.CompletedProcess(command, getattr(commands, MAINS[name])(command[1:]))
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def demo(once) -> Demo:
-    """The demo, trained and exported once for all tests that need a real model: as its user runs it, but shorter."""
+    """The demo, trained and exported once for all tests that need a real model, with the commands in this process.
+
+    `make demo` runs the same in processes; a test of the large ones does, too.
+    """
 
     def make(folder: Path) -> None:
-        ran = run_process("python", ROOT / "examples" / "digits.py", "--output", folder, "--epochs", "12")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "run", _commands_here(subprocess.run))
+            ran = run_here(f"{ROOT}/examples/digits.py", "--output", folder, "--epochs", "12")
         assert ran.code == 0, ran.err[-2000:]
         (folder / "out.txt").write_text(ran.out, encoding="utf-8")
         (folder / "err.txt").write_text(ran.err, encoding="utf-8")

@@ -8,7 +8,7 @@ from keras import layers
 import sqp_keras
 from sqp_keras.models.sites import sites
 
-X = np.random.default_rng(5).normal(size=(400, 6)).astype("float32")
+X = np.random.default_rng(5).normal(size=(256, 6)).astype("float32")
 
 
 def teacher(head="softmax"):

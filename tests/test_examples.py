@@ -39,6 +39,13 @@ def test_readme_shows_what_the_demo_prints(demo):
     assert missing == []
 
 
+@pytest.mark.large
+def test_the_demo_in_processes_prints_the_same(demo, process, tmp_path):
+    ran = process("python", ROOT / "examples" / "digits.py", "--output", tmp_path, "--epochs", "12")
+    assert ran.code == 0
+    assert shape(ran.out) == shape(demo.ran.out)
+
+
 def contains(words: list[str], part: list[str]) -> bool:
     return any(words[i : i + len(part)] == part for i in range(len(words) - len(part) + 1))
 

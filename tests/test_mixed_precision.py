@@ -31,7 +31,7 @@ class Watch(keras.callbacks.Callback):
 )
 def test_training_with_inputs_of_deviation_300_stays_finite(policy, epochs):
     keras.utils.set_random_seed(0)
-    x = np.random.default_rng(0).normal(0, 300, (4_000, 8)).astype(np.float32)
+    x = np.random.default_rng(0).normal(0, 300, (1_600, 8)).astype(np.float32)
     y = np.tanh(x[:, :1] / 300)
     # The first activation sees the raw inputs, in the range where a square overflows float16.
     model = keras.Sequential([
@@ -45,7 +45,7 @@ def test_training_with_inputs_of_deviation_300_stays_finite(policy, epochs):
     model.compile(keras.optimizers.LossScaleOptimizer(optimizer) if "bfloat" not in policy else optimizer, "mse")
     watch = Watch()
     history = model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, callbacks=[watch]).history["loss"]
-    assert watch.steps == 250 * epochs
+    assert watch.steps == 100 * epochs
     assert watch.finite
     assert all(np.isfinite(w).all() for w in model.get_weights())
     assert epochs == 1 or history[-1] < history[0]

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sqp_keras
 
 WITHOUT_TENSORFLOW = """
@@ -28,6 +30,35 @@ new, report = sqp_keras.replace_activations(model)
 assert [row.was for row in report.replacements] == ["softplus"]
 np.testing.assert_allclose(new(x), model(x), atol=1e-3)
 assert not [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
+"""
+
+VALUES = """
+import numpy as np, keras, sqp_keras
+x = np.float32([-1e30, -300, -1, 0, 2, 300, 1e30])
+y = np.asarray(sqp_keras.squareplus(x))
+z = np.abs(x.astype(float)) / 2
+h = z + np.sqrt(z * z + 1)
+np.testing.assert_allclose(y, np.where(x < 0, 1 / h, h), rtol=4e-7)
+assert keras.activations.get("squareplus") is sqp_keras.squareplus
+np.testing.assert_array_equal(np.asarray(sqp_keras.squareplus(x, 0)), np.maximum(x, 0))
+np.testing.assert_allclose(np.asarray(sqp_keras.Squareplus(b=4., floor=1.)(x)), y + 1, rtol=4e-7)
+inputs = keras.Input((7,)); model = keras.Model(inputs, sqp_keras.squareplus(inputs))
+np.testing.assert_allclose(np.asarray(model(x[None]))[0], y, rtol=4e-7)
+if keras.config.backend() == "jax":
+    import jax
+    f = lambda v: sqp_keras.squareplus(v)
+    points = [-3.0, 0.0, 2.0]
+    for order, want in ((1, lambda v, s: (1 + v / s) / 2), (2, lambda v, s: 2 / s**3), (3, lambda v, s: -6 * v / s**5)):
+        f = jax.grad(f)
+        for v in points:
+            assert abs(float(f(v)) - want(v, (v * v + 4) ** 0.5)) < 1e-6, (order, v)
+    assert abs(float(jax.hessian(sqp_keras.squareplus)(0.0)) - 0.25) < 1e-7
+    assert float(jax.grad(lambda v: sqp_keras.squareplus(v, 0))(0.0)) == 0.5
+    assert abs(float(jax.grad(lambda b: sqp_keras.squareplus(1.0, b))(np.float32(3))) - 1 / 8) < 1e-7
+    model = keras.Sequential([keras.Input((7,)), keras.layers.Dense(4, activation=sqp_keras.Squareplus(2., "channel"))])
+    model.compile("adam", "mse")
+    loss = model.fit(x[None] * 1e-30, np.ones((1, 4)), epochs=20, verbose=0).history["loss"]
+    assert loss[-1] < loss[0]
 print("done with", keras.config.backend())
 """
 
@@ -41,9 +72,10 @@ def python(code, *arguments, **environment):
     )
 
 
-def test_runs_without_tensorflow_on_jax():
-    ran = python(WITHOUT_TENSORFLOW, KERAS_BACKEND="jax")
-    assert ran.stdout == "done with jax\n", ran.stderr
+@pytest.mark.parametrize("backend", ["jax", "numpy"])
+def test_other_backends_give_the_same_values_and_slopes_without_tensorflow(backend):
+    ran = python(WITHOUT_TENSORFLOW + VALUES, KERAS_BACKEND=backend)
+    assert ran.stdout == f"done with {backend}\n", ran.stderr
 
 
 def test_every_public_name_is_there_and_documented():

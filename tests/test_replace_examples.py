@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
     ],
 )
 def test_an_example_exchanges_exports_and_proves(command, tmp_path, script, stem, words):
-    ran = command(f"{ROOT}/examples/{script}.py", "--output", tmp_path, "--epochs", "20")
+    ran = command(f"{ROOT}/examples/{script}.py", "--output", tmp_path, "--epochs", "8")
     assert ran.code == 0, ran.err
     assert words in ran.out
     assert "verdict: ok" in ran.out
