@@ -109,7 +109,7 @@ def _edit_link(rng: Random, file: Any) -> str:
     name = rng.choice(found).name
     way = rng.choice(("removed", "soft", "circle", "external", "renamed", "twice"))
     if way == "renamed":
-        file.move(name, name + rng.choice(("_", "/inner", "é", " ")))
+        file.move(name, name + rng.choice(("_", "__", "é", " ")))
     elif way == "twice":
         file[f"{name}_copy"] = file[name]
     else:
