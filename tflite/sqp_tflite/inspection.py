@@ -9,8 +9,8 @@ from sqp_tflite.errors import BadInputError, CrashedError
 from sqp_tflite.flatbuffer.graph import Graph, numbers
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
-from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, silent, tensor_rows
-from sqp_tflite.ops.policy import ADMITTED, NAMES, TARGETS
+from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
+from sqp_tflite.ops.policy import ADMITTED, NAMES, RUNTIMES, kernels, runtime_of
 from sqp_tflite.report import Finding, Kind, Memory, Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.memory import memory
@@ -45,10 +45,11 @@ def inspection(
     runs, lacking = _runs(content, graph, target)
     needs = exp_and_log(graph)
     findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())
-    found, notes = Memory(), list[str]()
+    stand_in = interpreters.stand_in(target) if runs == "not checked" else ""
+    found, notes = Memory(), list(release_notes(graph, target, stand_in) if runs != "no" else ())
     try:
         # Where the interpreter fails, the memory is calculated, not measured.
-        found, arena = memory(content, graph, target if runs == "yes" else "")
+        found, arena = memory(content, graph, target if runs != "no" else "")
         notes += arena.notes if arena else ()
     except (BadInputError, CrashedError) as error:
         notes.append(f"The memory could not be measured: {str(error).splitlines()[0]}")
@@ -61,6 +62,7 @@ def inspection(
         sha256=graph.sha256,
         size_bytes=graph.size_bytes,
         runs=runs,
+        stand_in=stand_in,
         exp_and_log=needs,
         ops=op_rows(graph),
         findings=findings,
@@ -76,21 +78,42 @@ def inspection(
 
 def _runs(content: bytes, graph: Graph, target: str) -> tuple[str, tuple[Finding, ...]]:
     """Whether the target runs the file, by its interpreter where that is installed, and why not."""
-    if not interpreters.installed(target):
-        return "not checked", _lacking(graph, target, _elsewhere(graph, target))
+    remedy = _elsewhere(graph, target)
+    if interpreters.stand_in(target):
+        # A newer release runs more, and computes right what the older one does not: the table comes first.
+        wrong = silent(graph, target)
+        lacking = _lacking(graph, target, remedy) + _kernels(graph, target, remedy)
+        found = wrong + tuple(one for one in lacking if one.rule not in {other.rule for other in wrong})
+        if found:
+            return "no", found
+    runtime = runtime_of(target)
+    if not interpreters.installed(runtime):
+        return "not checked", _lacking(graph, target, remedy)
     try:
-        interpreters.try_once(target, content)
+        interpreters.try_once(runtime, content)
     except interpreters.RuntimeFailedError as error:
-        remedy = _elsewhere(graph, target)
         rule = f"{NAMES[target]} does not run the file: {error}"
         return "no", _lacking(graph, target, remedy) or (Finding("the file", "", "", rule, remedy, Kind.OP),)
     wrong = silent(graph, target)
-    return ("no", wrong) if wrong else ("yes", ())
+    return ("no", wrong) if wrong else ("not checked" if interpreters.stand_in(target) else "yes", ())
 
 
 def _lacking(graph: Graph, target: str, remedy: str) -> tuple[Finding, ...]:
     """What the target lacks, by the table of its kernels."""
     return tuple(dataclasses.replace(one, remedy=remedy) for one in audit(graph, target) if not _about_policy(one))
+
+
+def _kernels(graph: Graph, target: str, remedy: str) -> tuple[Finding, ...]:
+    """What the target lacks among the operators that were probed and that this project does not write."""
+    return tuple(
+        Finding(
+            _listed(row.layers), row.op, row.dtype, f"{NAMES[target]} has no {row.op} for {row.dtype}.", remedy, Kind.OP
+        )
+        for row in op_rows(graph)
+        if row.op not in ADMITTED
+        and any(row.op in kernels(other) for other in RUNTIMES)
+        and row.dtype not in kernels(target).get(row.op, ())
+    )
 
 
 def _about_policy(finding: Finding) -> bool:
@@ -100,7 +123,7 @@ def _about_policy(finding: Finding) -> bool:
 
 def _elsewhere(graph: Graph, target: str) -> str:
     """What someone can do who has only the file."""
-    others = [other for other in TARGETS if other != target and all(_about_policy(one) for one in audit(graph, other))]
+    others = [other for other in RUNTIMES if other != target and all(_about_policy(one) for one in audit(graph, other))]
     listed = " or ".join(f"`--target {other}`" for other in others)
     here = f"Look whether another interpreter runs it ({listed}), or ask" if others else "Ask"
     return f"{here} whoever has the Keras model to export it for this target with sqp-export."

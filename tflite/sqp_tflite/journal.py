@@ -16,6 +16,7 @@ from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
 from sqp_tflite.report import SOLVED_BY, Finding, Memory, Report
+from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena
 from sqp_tflite.solution import Solution
 from sqp_tflite.source import own_code, unroll
@@ -149,6 +150,7 @@ class Journal:
             memory=measured.memory if measured else Memory(),
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
+            stand_in=self._stand_in(),
             unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
             warnings=(given.loaded.warnings + given.warnings if given else ())
             + (compared.warnings if compared else ()),
@@ -157,6 +159,9 @@ class Journal:
             command=self.options.command,
             seconds=self.seconds(),
         )
+
+    def _stand_in(self) -> str:
+        return interpreters.stand_in(self.options.wanted.target) if self.get(Compared) else ""
 
     def _notes(self) -> tuple[str, ...]:
         notes: tuple[str, ...] = ()
@@ -168,7 +173,7 @@ class Journal:
         if traced and graph:
             notes += unroll.notes(dict(traced.steps), graph, traced.layers) + _cast_notes(traced, graph)
         notes += reduced.notes if reduced else ()
-        notes += release_notes(graph, self.options.wanted.target) if graph else ()
+        notes += release_notes(graph, self.options.wanted.target, self._stand_in()) if graph else ()
         notes += measured.arena.notes if measured and measured.arena else ()
         return notes + (compared.notes if compared else ())
 

@@ -87,7 +87,7 @@ def made(
     tell("convert")  # In a child process: native code that crashes there becomes a message here.
     content = convert(traced, worker)
     states = tuple((pair.output_index, pair.input_index) for pair in traced.states)
-    request = Request(options.wanted, options.io == "float32", traced.forms, options.per_tensor, states, traced.cast)
+    request = Request(options.wanted, options.io == "float32", traced.forms, options.one_scale, states, traced.cast)
     # The float file to the wanted type of numbers, tables included.
     reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
     # The file says itself how it is meant to differ from the model, for whoever checks it later.

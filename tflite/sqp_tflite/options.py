@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqp_tflite import accept
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE, Combination
-from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.ops.policy import ONE_SCALE, TARGETS
 
 if TYPE_CHECKING:
     from sqp_tflite.emit import CStyle
@@ -61,6 +61,11 @@ class ExportOptions:
     max_memory: int | None = None
     reports: tuple[Path, ...] = ()
     command: str = ""
+
+    @property
+    def one_scale(self) -> bool:
+        """Returns whether the weights of dense layers get one scale each: asked for, or the target takes no others."""
+        return self.per_tensor or (self.wanted.integer and self.wanted.target in ONE_SCALE)
 
     @property
     def source(self) -> str:

@@ -23,7 +23,7 @@ from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.journal import Compared, Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.combinations import Combination
-from sqp_tflite.ops.policy import NAMES
+from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.quantize.calibration import require
 from sqp_tflite.report import Finding, Kind, Report
@@ -102,7 +102,8 @@ def export(
             November 2024.
         no_conversions: Whether to refuse an integer model with a QUANTIZE or DEQUANTIZE, but for those of `io`.
         state: {output: input} for the outputs that go back in as inputs, with the same scale; None to find them.
-        target: Whose operator table and interpreter decide: "tflm", "litert" or "tflite-runtime".
+        target: Whose operator table and interpreter decide: "tflm", "litert", "tflite-runtime", or "tflm@2023", an
+            older TFLM that boards carry, which implies `per_tensor` in an integer model.
         data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
             under y. Without it seeded inputs; an integer model needs it.
         names: What an unknown activation name in the file means: {"my_softplus": "softplus"}.
@@ -206,10 +207,11 @@ def _loaded(options: ExportOptions) -> Given:
 
 
 def _require(wanted: Combination, inputs: Samples) -> None:
-    if not interpreters.installed(wanted.target):
+    runtime = runtime_of(wanted.target)
+    if not interpreters.installed(runtime):
         raise EnvironmentMissingError(
-            f"A file for `{wanted.target}` is proven on {NAMES[wanted.target]}, which is not installed. "
-            f"Received: --target {wanted.target}. Install it with {interpreters.INSTALL[wanted.target]}, or choose "
+            f"A file for `{wanted.target}` is proven on {NAMES[runtime]}, which is not installed. "
+            f"Received: --target {wanted.target}. Install it with {interpreters.INSTALL[runtime]}, or choose "
             "--target litert."
         )
     if wanted.integer:
@@ -232,7 +234,8 @@ def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: Laye
 
 
 def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:
-    inputs, target, tolerance = given.inputs, options.wanted.target, tolerance_of(graph)
+    inputs, tolerance = given.inputs, tolerance_of(graph)
+    runtime = runtime_of(options.wanted.target)
     allowed = limits.limit(options.max_memory)
     theirs = reference(changed.given, inputs, allowed=allowed)
     _require_heads(theirs, given, changed, allowed)
@@ -242,7 +245,7 @@ def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, op
         written = reference(changed.loaded, inputs, allowed=allowed)
         references.append(Reference(WRITTEN, written, tolerance, changed.heads))
     judged = compare(content, inputs, *references)
-    others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != target]
+    others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
     return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed))
 
@@ -274,9 +277,9 @@ def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
 
 def _require_parity(compared: Compared, options: ExportOptions, given: Given, changed: Exchanged) -> None:
     """The target must run the file and agree; another interpreter that runs it must agree too."""
-    target = options.wanted.target
-    bad = [row for row in compared.rows if row.status in ("differs", "failed") and row.runtime == target]
-    bad += [row for row in compared.rows if row.status == "differs" and row.runtime != target]
+    runtime = runtime_of(options.wanted.target)
+    bad = [row for row in compared.rows if row.status in ("differs", "failed") and row.runtime == runtime]
+    bad += [row for row in compared.rows if row.status == "differs" and row.runtime != runtime]
     if not bad:
         return
     listed = "".join(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad)

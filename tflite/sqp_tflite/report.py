@@ -265,6 +265,7 @@ class Report:
     Attributes:
         verdict: "ok", "refused" or "parity_failed".
         runs: Of an inspected file, whether the target's interpreter ran it: "yes", "no" or "not checked".
+        stand_in: What ran the file in place of the target's own release, with its version; "" if nothing had to.
         exp_and_log: Of an inspected file, the operators that need exp or log.
         states: Which outputs go back in as inputs.
         solution: Of a refusal, the call that solves all findings, tried: the command with other options, or keyword
@@ -284,6 +285,7 @@ class Report:
     sha256: str = ""
     size_bytes: int = 0
     runs: str = ""
+    stand_in: str = ""
     exp_and_log: tuple[str, ...] = ()
     ops: tuple[OpRow, ...] = ()
     findings: tuple[Finding, ...] = ()

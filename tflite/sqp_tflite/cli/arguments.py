@@ -138,7 +138,8 @@ def _target(parser: argparse.ArgumentParser) -> None:
         "--target",
         choices=TARGETS,
         default="tflm",
-        help="interpreter whose operators and results decide (default: tflm, TensorFlow Lite Micro)",
+        help="interpreter whose operators and results decide (default: tflm, TensorFlow Lite Micro); tflm@2023 for "
+        "boards that carry its release of October 2023: only operators that it has, and --per-tensor",
     )
 
 
@@ -158,7 +159,8 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         "--per-tensor",
         action="store_true",
         help="one scale for the weights of each dense layer of an integer model, not one per unit: TensorFlow Lite "
-        "Micro from before November 2024 needs it, and computes something else without an error if it is missing",
+        "Micro from before November 2024 needs it, and computes something else without an error if it is missing "
+        "(--target tflm@2023 implies it)",
     )
     group.add_argument(
         "--state",

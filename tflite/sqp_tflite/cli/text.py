@@ -38,7 +38,9 @@ def show_report(console: Console, report: Report) -> None:
     word, style, verb = _VERDICTS[report.verdict]
     if report.verdict == "ok" and report.unproven:
         word, style = "OK, NOT PROVEN", "bold yellow"
-    console.print(Text.assemble((word, style), f"  {report.source} {verb} {NAMES[report.target]} ({report.quantize})"))
+    where = f", run on {report.stand_in}" if report.stand_in else ""
+    name = f"{NAMES[report.target]} ({report.quantize}){where}"
+    console.print(Text.assemble((word, style), f"  {report.source} {verb} {name}"))
     for line in report.unproven:
         console.print(Text.assemble(("  not proven: ", "yellow"), line))
     for line in report.warnings:

@@ -8,7 +8,7 @@ from sqp_tflite.emit import CStyle, Golden, Material, check_known, emit
 from sqp_tflite.emit.golden import count_for
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.ops.policy import NAMES
+from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.report import Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena, tensor_bytes
@@ -22,7 +22,7 @@ def check_kinds(kinds: Iterable[str], target: str) -> None:
     """Raises `BadInputError` if an artefact is unknown or cannot be made for the target, before any work is done."""
     wanted = set(kinds)
     check_known(wanted)
-    wrong = sorted(_NEED_TFLM & wanted) if target != "tflm" else []
+    wrong = sorted(_NEED_TFLM & wanted) if runtime_of(target) != "tflm" else []
     if wrong:
         raise BadInputError(
             f"--emit {','.join(wrong)} writes code for TensorFlow Lite Micro. Received: --target {target}. "
@@ -64,5 +64,6 @@ def golden(content: bytes, graph: Graph, target: str, samples: Samples) -> Golde
     count = min(count_for(sum(tensor_bytes(tensor) for tensor in graph.inputs + graph.outputs)), len(samples))
     inputs = tuple(array[:count] for array in samples.inputs)
     codes = tuple(interpreters.encode(values, tensor) for values, tensor in zip(inputs, graph.inputs, strict=True))
-    outputs = interpreters.run(target, content, inputs)
-    return Golden(codes, outputs.codes, f"{NAMES[target]} ({interpreters.version(target)})")
+    runtime = runtime_of(target)
+    outputs = interpreters.run(runtime, content, inputs)
+    return Golden(codes, outputs.codes, f"{NAMES[runtime]} ({interpreters.version(runtime)})")

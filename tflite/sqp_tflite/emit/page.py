@@ -11,7 +11,7 @@ from sqp_tflite.emit.curves import Curve, curves
 from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawing, memory_drawing
 from sqp_tflite.emit.templates import template
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.ops.policy import NAMES, TARGETS
+from sqp_tflite.ops.policy import NAMES, RUNTIMES, runtime_of
 from sqp_tflite.report import SOLVED_BY, Report
 
 _VERDICTS = {
@@ -47,7 +47,7 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         word=word,
         solved_by=SOLVED_BY,
         verb=verb,
-        target=NAMES[report.target],
+        target=NAMES[report.target] + (f", run on {report.stand_in}" if report.stand_in else ""),
         tiles=_tiles(report, graph),
         families=[(name, meaning) for name, meaning, _ in FAMILIES if name in used],
         refused="refused" in used,
@@ -73,11 +73,12 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
         tiles.append(Tile("Max arena", f"{memory.arena_bytes:,} B", bounds))
     elif memory.peak_bytes is not None:
         tiles.append(Tile("Max tensors", f"{memory.peak_bytes:,} B", f"in {memory.peak_layer}"))
-    row = report.worst(report.target)
+    runtime = runtime_of(report.target)
+    row = report.worst(runtime)
     if row and row.max_abs_error is not None:
         about = f"{row.samples} samples on {NAMES[row.runtime]}"
         tiles.append(Tile("Max error", f"{row.error_of_range or 0:.2g} of range", about))
-    first = next((one for one in report.agreement if one.runtime == report.target and one.metric), None)
+    first = next((one for one in report.agreement if one.runtime == runtime and one.metric), None)
     if first and first.metric_before is not None and first.metric_after is not None:
         label = f"{first.metric[0].upper()}{first.metric[1:]} on your labels"
         tiles.append(Tile(label, f"{first.metric_after:.4g}", f"Keras: {first.metric_before:.4g}"))
@@ -90,6 +91,6 @@ def _tiles(report: Report, graph: Graph) -> list[Tile]:
 
 def _interpreters(report: Report) -> list[Tile]:
     """How many of the installed interpreters agree with Keras: it says something about every kind of model."""
-    rows = [row for row in map(report.worst, TARGETS) if row and row.status != "not checked"]
+    rows = [row for row in map(report.worst, RUNTIMES) if row and row.status != "not checked"]
     agree = sum(row.status == "ok" for row in rows)
     return [Tile("Interpreters", f"{agree} of {len(rows)}", "agree with Keras")] if rows else []

@@ -57,7 +57,7 @@ def _values(material: Material) -> dict[str, Any]:
         "outputs": material.outputs,
         "source": comment_text(material.source),
         "floats": sorted({op.name for _, op in material.graph.all_ops() if op.dtype.startswith("float")}),
-        "releases": release_notes(material.graph, "tflm"),
+        "releases": release_notes(material.graph, material.report.target, material.report.stand_in),
         "peak_op": step.name,
         "peak_bytes": step.total,
         "peak_tensor": tensor.name,

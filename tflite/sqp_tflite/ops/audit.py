@@ -11,10 +11,13 @@ from sqp_tflite.ops.policy import (
     EXP_AND_LOG,
     MOST_DIMENSIONS,
     NAMES,
-    TARGETS,
+    ONE_SCALE,
+    RELEASES,
+    RUNTIMES,
     broken_rule,
     hybrid,
     kernels,
+    runtime_of,
     takes_version,
     versions,
 )
@@ -50,13 +53,15 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
         layers: Names the Keras layer of each op; without it the tensor's scope is named.
     """
     layers = layers or LayerNames()
-    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank, _indices)) + _open_shapes(graph, layers)
+    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank, _indices, _scales)) + _open_shapes(
+        graph, layers
+    )
     return tuple(dict.fromkeys(findings))
 
 
 def silent(graph: Graph, target: str) -> tuple[Finding, ...]:
     """Returns what the target's interpreter gets wrong without saying so, although it runs the file."""
-    return tuple(dict.fromkeys(_each(graph, target, LayerNames(), (_hybrid, _rank))))
+    return tuple(dict.fromkeys(_each(graph, target, LayerNames(), (_hybrid, _rank, _scales))))
 
 
 def exp_and_log(graph: Graph) -> tuple[str, ...]:
@@ -74,23 +79,46 @@ def _each(graph: Graph, target: str, layers: LayerNames, judges: tuple[_Judge, .
     return [finding for finding in found if finding]
 
 
-def release_notes(graph: Graph, target: str) -> tuple[str, ...]:
+def release_notes(graph: Graph, target: str, stand_in: str = "") -> tuple[str, ...]:
     """Returns what the target's release must have for a file, in sentences; the newest has all.
 
     TFLM of 2023-10 and 2024-02 computes dense layers with a scale per unit wrong (8.69 off, of a range of 47, for a CNN
     of digits), that of 2024-08 fails to allocate, from 2024-11 on it is right: measured with wheels of these months.
+
+    Args:
+        graph: The file.
+        target: One of `policy.TARGETS`.
+        stand_in: What runs it here in place of the target's own release, "" if nothing has to.
     """
-    if target != "tflm" or not any(_scale_per_unit(subgraph, op) for subgraph, op in graph.all_ops()):
-        return ()
+    if not stand_in:
+        return _about_scales(graph, target)
     return (
-        "Dense layers have a scale per unit: this needs TensorFlow Lite Micro of November 2024 or later. Earlier ones "
-        "compute something else without an error; for them export with --per-tensor.",
+        *_about_scales(graph, target),
+        f"Run and measured on {stand_in}, which is installed, not on {NAMES[target]}. Which operators that has was "
+        f"probed on its version {RELEASES[target]}.",
     )
 
 
+def _about_scales(graph: Graph, target: str) -> tuple[str, ...]:
+    dense = [_scale_per_unit(subgraph, op) for subgraph, op in graph.all_ops() if _integer_dense(op)]
+    if target in ONE_SCALE and dense:
+        return (
+            f"Dense layers have one weight scale each, as with --per-tensor: {NAMES[target]} ignores the others, "
+            "without an error.",
+        )
+    if target != "tflm" or not any(dense):
+        return ()
+    return (
+        "Dense layers have a scale per unit: this needs TensorFlow Lite Micro of November 2024 or later. Earlier ones "
+        "compute something else without an error; for them export with --target tflm@2023 or --per-tensor.",
+    )
+
+
+def _integer_dense(op: Op) -> bool:
+    return op.name == "FULLY_CONNECTED" and op.dtype in INTEGER_DTYPES and op.inputs[1] >= 0
+
+
 def _scale_per_unit(subgraph: Subgraph, op: Op) -> bool:
-    if op.name != "FULLY_CONNECTED" or op.dtype not in INTEGER_DTYPES or op.inputs[1] < 0:
-        return False
     held = subgraph.tensors[op.inputs[1]].quantization
     return held is not None and len(held.scales) > 1
 
@@ -142,7 +170,7 @@ def _version(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Fin
     if takes_version(op.name, op.version, target):
         return None
     rule = f"{NAMES[target]} takes {op.name} up to version {versions(target)[op.name]}, the file has {op.version}."
-    others = [other for other in TARGETS if takes_version(op.name, op.version, other) and other != target]
+    others = [other for other in RUNTIMES if takes_version(op.name, op.version, other) and other != target]
     runs = [f"`--target {other}`" for other in others if broken_rule(op.name, op.dtype, other) is None]
     remedy = "Export the Keras model again with sqp-export, which writes the lowest version that does the work"
     remedy += f", or use {' or '.join(runs)}." if runs else "."
@@ -158,7 +186,7 @@ def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
     rule = f"{NAMES[target]} has no {op.name} for float inputs with {op.weights} weights"
     rule += f", only {', '.join(has)}." if has else ", and no other op for them."
     remedy = "Use `--quantize int8` with `--data`, or float32"
-    others = [f"`--target {other}`" for other in TARGETS if op.name in hybrid(other)]
+    others = [f"`--target {other}`" for other in RUNTIMES if op.name in hybrid(other)]
     remedy += f", or {' or '.join(others)}." if others else "."
     dtype = f"{op.dtype} with {op.weights} weights"
     return Finding(layer_of(subgraph, op, layers), op.name, dtype, rule, remedy, Kind.DTYPE)
@@ -175,7 +203,7 @@ def _rank(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Findin
 
 
 def _indices(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
-    if op.name != "GATHER" or target != "tflm" or len(op.inputs) < 2:
+    if op.name != "GATHER" or runtime_of(target) != "tflm" or len(op.inputs) < 2:
         return None
     dtype = subgraph.tensors[op.inputs[1]].dtype
     if dtype == "int32":
@@ -183,6 +211,14 @@ def _indices(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Fin
     rule = f"{NAMES[target]} looks rows up by int32 only."
     remedy = 'Make the indices int32: keras.ops.cast(x, "int32").'
     return Finding(layer_of(subgraph, op, layers), op.name, dtype, rule, remedy, Kind.DTYPE)
+
+
+def _scales(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    if target not in ONE_SCALE or not _integer_dense(op) or not _scale_per_unit(subgraph, op):
+        return None
+    rule = "FULLY_CONNECTED with a scale per unit is silently wrong on TensorFlow Lite Micro from before November 2024."
+    remedy = f"Export the Keras model with `--target {target}`, or with `--per-tensor`."
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.VERSION)
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:

@@ -6,7 +6,7 @@ import importlib.resources
 import json
 from typing import Any
 
-from sqp_tflite.ops.policy import ADMITTED, NAMES
+from sqp_tflite.ops.policy import ADMITTED, NAMES, TARGETS
 
 
 def stored() -> dict[str, Any]:
@@ -27,6 +27,20 @@ def dumps(content: dict[str, Any]) -> str:
                 inner.append(f"  {json.dumps(key)}: {json.dumps(entry)}")
         parts.append(f" {json.dumps(section)}: {{\n" + ",\n".join(inner) + "\n }")
     return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def merged(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Returns a table with the targets of another one that it lacks, in the order of `policy.TARGETS`.
+
+    Args:
+        now: A table of some or all targets.
+        before: The stored one.
+    """
+    known = {target: now if target in now["targets"] else before for target in TARGETS}
+    return {
+        section: {target: table[section][target] for target, table in known.items() if target in table[section]}
+        for section in now
+    }
 
 
 def differences(now: dict[str, Any], before: dict[str, Any]) -> tuple[str, ...]:
@@ -60,7 +74,7 @@ def _changed(new: set[str], old: set[str]) -> list[str]:
 def markdown(content: dict[str, Any]) -> str:
     """Returns the operator page of the documentation."""
     targets = tuple(content["targets"])
-    packages = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
+    packages = ", ".join(f"{target}: {package}" for target, package in content["versions"].items())
     ops = sorted({op for target in targets for op in content["targets"][target]} | set(ADMITTED))
     head = ("op", "admitted", *targets)
     lines = [_INTRODUCTION.format(packages=packages), "", _row(*head), _row(*["---"] * len(head))]

@@ -8,7 +8,18 @@ import json
 from types import MappingProxyType
 from typing import Any
 
-TARGETS = ("tflm", "litert", "tflite-runtime")
+RUNTIMES = ("tflm", "litert", "tflite-runtime")
+"""The interpreters that a file is compared on, as far as they are installed."""
+
+TARGETS = (*RUNTIMES, "tflm@2023")
+"""What a file can be made for: the interpreters, and older releases of them, which boards carry."""
+
+RELEASES = MappingProxyType({"tflm@2023": "0.dev20231010131554"})
+"""{older release: version of the package that it was probed on}. It does not fit beside the newer one of the same name,
+which runs the file in its place."""
+
+ONE_SCALE = frozenset(("tflm@2023",))
+"""Targets that take one scale for the weights of an integer FULLY_CONNECTED, and silently ignore the others."""
 
 LINEAR = frozenset(
     "CONV_2D CONV_3D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED BATCH_MATMUL AVERAGE_POOL_2D MAX_POOL_2D MEAN "
@@ -36,11 +47,27 @@ EXP_AND_LOG = frozenset(
 )
 """Operators whose kernels need exp, log or the like, or a table in their place."""
 
-MOST_DIMENSIONS = MappingProxyType({"tflm": 6})
+MOST_DIMENSIONS = MappingProxyType({"tflm": 6, "tflm@2023": 6})
 """TFLM's kernels keep a shape in an array of 6 numbers and do not look whether it fits: with 8, MUL gave wrong numbers
-and ADD ended the process. RESHAPE, which only copies, needs no shape."""
+and ADD ended the process; that of 2023 ends it with 7. RESHAPE, which only copies, needs no shape."""
 
-NAMES = MappingProxyType({"tflm": "TensorFlow Lite Micro", "litert": "LiteRT", "tflite-runtime": "tflite-runtime 2.14"})
+NAMES = MappingProxyType(
+    {
+        "tflm": "TensorFlow Lite Micro",
+        "litert": "LiteRT",
+        "tflite-runtime": "tflite-runtime 2.14",
+        "tflm@2023": "TensorFlow Lite Micro of 2023",
+    }
+)
+
+
+def runtime_of(target: str) -> str:
+    """Returns the interpreter, one of `RUNTIMES`, that runs files for a target, also for its older releases.
+
+    Args:
+        target: One of `TARGETS`.
+    """
+    return target.partition("@")[0]
 
 
 @functools.cache

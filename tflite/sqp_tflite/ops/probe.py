@@ -1,7 +1,12 @@
 """Runs one-operator models on the real interpreters and stores what ran in `ops.json`.
 
 `python -m sqp_tflite.ops.probe` shows what differs from the stored table; `--write` stores a new one; `--docs` prints
-the table as Markdown.
+the table as Markdown. The targets are probed whose package is installed; the rest of the table stays. An older release
+of TensorFlow Lite Micro does not fit beside the newer one. It is probed in an environment of its own, which also has
+TensorFlow, Keras and flatbuffers:
+
+    pip install tflite-micro==0.dev20231010131554
+    python -m sqp_tflite.ops.probe --target tflm@2023 --write tflite/sqp_tflite/ops/ops.json
 """
 
 from __future__ import annotations
@@ -21,13 +26,15 @@ from numpy.typing import NDArray
 
 from sqp_tflite.ops.one_op import Case, build
 from sqp_tflite.ops.op_families import cases
-from sqp_tflite.ops.op_table import differences, dumps, markdown, stored
-from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.ops.op_table import differences, dumps, markdown, merged, stored
+from sqp_tflite.ops.policy import RELEASES, TARGETS, runtime_of
 from sqp_tflite.worker import run
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime"}
 ARENA_BYTES = 1 << 16
 SECONDS_PER_MODEL = 20
+SECONDS_TO_IMPORT = 300
+"""For the interpreter, which the first model of a process imports: some releases import TensorFlow with it."""
 MAX_VERSION = 16
 """Above the highest version of any operator in the current schema."""
 
@@ -51,7 +58,7 @@ def probe(target: str, ops: tuple[str, ...] | None = None) -> Probed:
     """Returns what a target's interpreter runs, from one-operator models in child processes.
 
     Args:
-        target: One of `policy.TARGETS`, its package installed.
+        target: One of `policy.TARGETS`, its package installed in its release.
         ops: Operators to probe; None for all.
     """
     # In a new process: a fork of one that has loaded other interpreters crashes inside them.
@@ -63,7 +70,8 @@ def probe_here(target: str, ops: tuple[str, ...] | None = None) -> Probed:
     types: dict[str, list[str]] = {}
     highest: dict[str, int] = {}
     hybrid: list[str] = []
-    tried = (1,) if target == "tflm" else range(1, MAX_VERSION + 1)
+    micro = runtime_of(target) == "tflm"
+    tried = (1,) if micro else range(1, MAX_VERSION + 1)
     for case, version in _ran(target, cases(ops), tried):
         if case.dtype not in types.setdefault(case.op, []):
             types[case.op].append(case.dtype)
@@ -71,16 +79,14 @@ def probe_here(target: str, ops: tuple[str, ...] | None = None) -> Probed:
     for case, _ in _ran(target, cases(ops, hybrid=True), tried):
         if case.op not in hybrid:
             hybrid.append(case.op)
-    return Probed(
-        dict(sorted(types.items())), {} if target == "tflm" else dict(sorted(highest.items())), sorted(hybrid)
-    )
+    return Probed(dict(sorted(types.items())), {} if micro else dict(sorted(highest.items())), sorted(hybrid))
 
 
 def _ran(target: str, case_list: Iterable[Case], tried: Iterable[int]) -> list[tuple[Case, int]]:
     asked = tuple(case_list)
     every = [(replace(case, version=version), version) for version in tried for case in asked]
     wanted = [case for case, _ in every]
-    verdicts = _run_all(_RUNNERS[target], [build(case) for case in wanted], wanted)
+    verdicts = _run_all(_RUNNERS[runtime_of(target)], [build(case) for case in wanted], wanted)
     return [pair for pair, ran in zip(every, verdicts, strict=True) if ran]
 
 
@@ -88,11 +94,30 @@ def table(targets: Sequence[str]) -> dict[str, Any]:
     """Returns the content of a new `ops.json`."""
     found = {target: probe(target) for target in targets}
     return {
-        "versions": {PACKAGES[target]: importlib.metadata.version(PACKAGES[target]) for target in targets},
+        "versions": {target: f"{PACKAGES[runtime_of(target)]} {_version(target)}" for target in targets},
         "targets": {target: probed.types for target, probed in found.items()},
         "op_versions": {target: probed.versions for target, probed in found.items() if probed.versions},
         "hybrid": {target: probed.hybrid for target, probed in found.items()},
     }
+
+
+def available() -> tuple[str, ...]:
+    """Returns the targets that can be probed here: their package is installed, for an older release in its version."""
+    found = []
+    for target in TARGETS:
+        version = _version(target)
+        older = version in RELEASES.values() and runtime_of(target) in map(runtime_of, RELEASES)
+        if version and (version == RELEASES.get(target) or (target not in RELEASES and not older)):
+            found.append(target)
+    return tuple(found)
+
+
+def _version(target: str) -> str:
+    """The installed version of a target's package, "" if it is missing."""
+    try:
+        return importlib.metadata.version(PACKAGES[runtime_of(target)])
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _run_all(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked: Sequence[Case]) -> list[bool]:
@@ -122,8 +147,8 @@ def _child(runner: Callable[[bytes, Case], None], files: Sequence[bytes], asked:
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
-    for content, case in zip(files, asked, strict=True):
-        signal.alarm(SECONDS_PER_MODEL)
+    for place, (content, case) in enumerate(zip(files, asked, strict=True)):
+        signal.alarm(SECONDS_PER_MODEL if place else SECONDS_TO_IMPORT)
         try:
             runner(content, case)
         except Exception:  # Only the verdict matters, whatever an interpreter raises.
@@ -187,17 +212,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sqp_tflite.ops.probe", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--write", metavar="FILE", help="probe and store the table")
     parser.add_argument("--docs", action="store_true", help="print the stored table as Markdown, without probing")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="probe only this one (default: all here)")
     chosen = parser.parse_args(arguments)
     if chosen.docs:
         print(markdown(stored()), end="")
         return 0
-    content = table(TARGETS)
+    wanted = chosen.target or available()
+    missing = [target for target in wanted if target not in available()]
+    if missing:
+        parser.error(f"{missing[0]} is not installed here{_how(missing[0])}.")
+    content = table(wanted)
     if chosen.write:
-        Path(chosen.write).write_text(dumps(content), encoding="utf-8")
+        Path(chosen.write).write_text(dumps(merged(content, stored())), encoding="utf-8")
         return 0
     lines = differences(content, stored())
     print("\n".join(lines) or "The installed interpreters run what the stored table says.")
     return 1 if lines else 0
+
+
+def _how(target: str) -> str:
+    release = RELEASES.get(target)
+    return f": pip install {PACKAGES[runtime_of(target)]}=={release} into an environment of its own" if release else ""
 
 
 if __name__ == "__main__":

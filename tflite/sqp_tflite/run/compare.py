@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sqp_tflite.agreement import GIVEN, Agreement
 from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
-from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.ops.policy import RUNTIMES
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.judge import Judged, Reference, judge
 from sqp_tflite.run.pairing import Pairing
@@ -43,8 +43,8 @@ def compare(content: bytes, samples: Samples, *references: Reference, pairing: P
         references: What the outputs are compared with.
         pairing: Where the model's inputs and outputs are in the file; by default in the same order.
     """
-    with ThreadPoolExecutor(len(TARGETS)) as pool:
-        found = tuple(pool.map(lambda runtime: _one(runtime, content, samples, references, pairing), TARGETS))
+    with ThreadPoolExecutor(len(RUNTIMES)) as pool:
+        found = tuple(pool.map(lambda runtime: _one(runtime, content, samples, references, pairing), RUNTIMES))
     warnings = dict.fromkeys(warning for judged in found for warning in judged.warnings)
     return Judged(tuple(row for judged in found for row in judged.rows), tuple(warnings))
 

@@ -15,7 +15,7 @@ from sqp_tflite.errors import CrashedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.limits import Limit
-from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.ops.policy import NAMES, RELEASES, RUNTIMES, runtime_of
 from sqp_tflite.worker import ChildError, lent
 
 _MODULES = {"litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime", "tflm": "tflite_micro"}
@@ -62,11 +62,22 @@ def version(runtime: str) -> str:
         return ""
 
 
+def stand_in(target: str) -> str:
+    """Returns what runs files for a target in place of its own release, with its version; "" if that is installed.
+
+    Args:
+        target: One of `policy.TARGETS`.
+    """
+    runtime = runtime_of(target)
+    here = version(runtime)
+    return f"{NAMES[runtime]} {here}" if here and RELEASES.get(target, here) != here else ""
+
+
 def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outputs:
     """Returns the outputs of a file for each sample, one invocation per sample.
 
     Args:
-        runtime: One of `policy.TARGETS`.
+        runtime: One of `policy.RUNTIMES`.
         content: The TFLite file.
         inputs: One array per input in the file's order, shape (samples, *shape without batch), as real numbers;
             quantised here if the file's input is.
@@ -74,8 +85,8 @@ def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outpu
     Raises:
         RuntimeFailedError: The interpreter refused the file, or crashed.
     """
-    if runtime not in TARGETS:
-        raise ValueError(f"`runtime` must be one of {TARGETS}. Received: {runtime!r}.")
+    if runtime not in RUNTIMES:
+        raise ValueError(f"`runtime` must be one of {RUNTIMES}. Received: {runtime!r}.")
     with lent(runtime, ("sqp_tflite.run.interpreters",)) as worker:
         try:
             return worker.call("sqp_tflite.run.interpreters:run_here", runtime, content, inputs)
@@ -104,7 +115,7 @@ def try_once(runtime: str, content: bytes) -> None:
     """Runs any file once, on inputs that every model takes: small numbers, and 0 for indices and codes.
 
     Args:
-        runtime: One of `policy.TARGETS`.
+        runtime: One of `policy.RUNTIMES`.
         content: The TFLite file.
 
     Raises:

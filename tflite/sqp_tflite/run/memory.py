@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import layer_of
+from sqp_tflite.ops.policy import runtime_of
 from sqp_tflite.report import Finding, Kind, Memory, MemoryStep
 from sqp_tflite.run import arena, interpreters
 
@@ -17,7 +18,7 @@ def memory(
     Args:
         content: The file.
         graph: The same, read.
-        target: One of `policy.TARGETS`; only "tflm" has an arena.
+        target: One of `policy.TARGETS`; only TFLM has an arena.
         layers: Names the Keras layers.
     """
     layers = layers or LayerNames()
@@ -25,7 +26,8 @@ def memory(
     rows = tuple(
         MemoryStep(step.name, layer_of(graph.main, graph.main.ops[step.op], layers), step.total) for step in steps
     )
-    found = arena.measure(content) if target == "tflm" and interpreters.installed("tflm") else None
+    micro = runtime_of(target) == "tflm" and interpreters.installed("tflm")
+    found = arena.measure(content) if micro else None
     if not steps:
         return Memory(), found
     moment, tensor = arena.peak(graph)

@@ -19,7 +19,7 @@ from sqp_keras.models.rules import Cause
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
 from sqp_tflite.layer_names import FUSING, THE_MODEL
 from sqp_tflite.ops.combinations import Combination
-from sqp_tflite.ops.policy import ADMITTED, EXP_AND_LOG, NAMES, TARGETS, broken_rule, kernels
+from sqp_tflite.ops.policy import ADMITTED, EXP_AND_LOG, NAMES, RUNTIMES, broken_rule, kernels
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import own_code
 from sqp_tflite.source.plan import FLOAT_OPS
@@ -264,7 +264,7 @@ class _Judge:
             return None
         if broken_rule(finding.op, finding.dtype, self._now.wanted.target) is None:
             return None
-        runs = [other for other in TARGETS if broken_rule(finding.op, finding.dtype, other) is None]
+        runs = [other for other in RUNTIMES if broken_rule(finding.op, finding.dtype, other) is None]
         other = f"use {' or '.join(f'`--target {name}`' for name in runs)}, or " if runs else ""
         text = f"{other}write the layer with other operators, or take it out and compute it outside of the model."
         return Remedy(_with(finding, text[0].upper() + text[1:]))
