@@ -93,7 +93,7 @@ def latency_here(runtime: str, content: bytes, x: np.ndarray) -> float:
 
 def rows() -> list[tuple[str, int, dict[str, tuple[float, float]]]]:
     """Returns (form, bytes, {runtime: (accuracy, microseconds)}) of every form; Keras's own accuracy has 0 bytes."""
-    from sqp_tflite.ops.policy import TARGETS
+    from sqp_tflite.ops.policy import RUNTIMES
     from sqp_tflite.pipeline import export
     from sqp_tflite.run.interpreters import RuntimeFailedError
     from sqp_tflite.worker import Worker
@@ -113,7 +113,7 @@ def rows() -> list[tuple[str, int, dict[str, tuple[float, float]]]]:
     ]
     for form, content in files.items():
         cells = {}
-        for runtime in TARGETS:
+        for runtime in RUNTIMES:
             try:
                 score = accuracy(content, runtime, x_test, y_test)
             except RuntimeFailedError:
@@ -127,15 +127,15 @@ def rows() -> list[tuple[str, int, dict[str, tuple[float, float]]]]:
 
 def markdown(found: list[tuple[str, int, dict[str, tuple[float, float]]]]) -> str:
     """Returns the page."""
-    from sqp_tflite.ops.policy import NAMES, TARGETS
+    from sqp_tflite.ops.policy import NAMES, RUNTIMES
 
-    lines = [_INTRODUCTION, "", f"| file | bytes | {' | '.join(NAMES[target] for target in TARGETS)} |"]
-    lines.append("|---|---:|" + "---:|" * len(TARGETS))
+    lines = [_INTRODUCTION, "", f"| file | bytes | {' | '.join(NAMES[target] for target in RUNTIMES)} |"]
+    lines.append("|---|---:|" + "---:|" * len(RUNTIMES))
     for form, size, cells in found:
         if not size:
             lines.append(f"| {form} | | {cells['keras'][0]:.2%} | | |")
             continue
-        shown = [f"{cells[t][0]:.2%}, {cells[t][1]:.0f} µs" if t in cells else "cannot run it" for t in TARGETS]
+        shown = [f"{cells[t][0]:.2%}, {cells[t][1]:.0f} µs" if t in cells else "cannot run it" for t in RUNTIMES]
         lines.append(f"| {form} | {size:,} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 

@@ -6,17 +6,21 @@ from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.ops.combinations import Combination, broken, combinations, nearest, refuse
 
 REFUSED = {
-    *(("float16", lowering, "tflm") for lowering in ("algebraic", "table", "integer")),
-    *(("dynamic", lowering, "tflm") for lowering in ("algebraic", "table", "integer")),
-    *(("int16x8", "table", target) for target in ("tflm", "litert", "tflite-runtime")),
+    *(
+        (quantize, lowering, target)
+        for quantize in ("float16", "dynamic")
+        for lowering in ("algebraic", "table", "integer")
+        for target in ("tflm", "tflm@2023")
+    ),
+    *(("int16x8", "table", target) for target in ("tflm", "litert", "tflite-runtime", "tflm@2023")),
     ("int8", "integer", "tflite-runtime"),
     ("int16x8", "integer", "tflite-runtime"),
 }
 
 
-def test_all_45_are_decided():
+def test_all_60_are_decided():
     found = list(combinations())
-    assert len(found) == 45
+    assert len(found) == 60
     assert {(c.quantize, c.lowering, c.target) for c in found if broken(c)} == REFUSED
 
 

@@ -32,7 +32,7 @@ def test_completion_knows_every_option(shell):
     ("words", "expected"),
     [
         (["sqp-export", "--targ"], ["--target"]),
-        (["sqp-export", "m.keras", "--target", "tf"], ["tflm", "tflite-runtime"]),
+        (["sqp-export", "m.keras", "--target", "tf"], ["tflm", "tflite-runtime", "tflm@2023"]),
         (["sqp-inspect", "--js"], ["--json"]),
     ],
 )

@@ -1,8 +1,10 @@
 """The operator table: what was stored is what the installed interpreters run."""
 
 import copy
+import importlib.metadata
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops import op_table, probe
 from sqp_tflite.ops.one_op import build
 from sqp_tflite.ops.op_families import FAMILIES, cases
-from sqp_tflite.ops.policy import ADMITTED, TARGETS, hybrid, kernels, versions
+from sqp_tflite.ops.policy import ADMITTED, RELEASES, RUNTIMES, hybrid, kernels, versions
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -22,10 +24,10 @@ def test_every_admitted_operator_is_probed():
 
 @pytest.mark.large
 def test_the_stored_table_is_what_the_interpreters_run():
-    assert op_table.differences(probe.table(TARGETS), op_table.stored()) == ()
+    assert op_table.differences(probe.table(RUNTIMES), op_table.stored()) == ()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", RUNTIMES)
 def test_the_operators_of_every_squareplus_file_are_stored_as_the_interpreters_run_them(target):
     """The whole table takes minutes of processor time: it is in `make test-large`."""
     ops = (
@@ -70,6 +72,10 @@ def test_a_target_that_gains_an_operator_shows_up():
         ("tflite-runtime", "SQRT", "int8", False),
         ("tflite-runtime", "RSQRT", "int16", False),
         ("litert", "SQRT", "int8", True),
+        ("tflm@2023", "CONV_2D", "int8", True),
+        ("tflm@2023", "BATCH_MATMUL", "float32", False),
+        ("tflm@2023", "CAST", "int8", True),
+        ("tflm@2023", "CAST", "bool", False),  # it runs, and leaves its output as it was
     ],
 )
 def test_known_kernels(target, op, dtype, has):
@@ -96,6 +102,44 @@ def test_an_interpreter_that_dies_costs_one_verdict():
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert probe._run_all(runner, [b""] * 3, asked) == [True, False, True]
+
+
+def test_the_first_model_has_time_for_importing_the_interpreter(monkeypatch):
+    """The planted fault: an interpreter that takes longer to import than one model may take."""
+    monkeypatch.setattr(probe, "SECONDS_PER_MODEL", 1)
+    asked = tuple(cases(("ADD",)))[:3]
+
+    def runner(content, case):
+        if case is asked[0]:
+            time.sleep(1.2)
+
+    assert probe._run_all(runner, [b""] * 3, asked) == [True] * 3
+    monkeypatch.setattr(probe, "SECONDS_TO_IMPORT", 1)
+    assert probe._run_all(runner, [b""] * 3, asked) == [False, True, True]
+
+
+@pytest.mark.parametrize(("version", "found"), [("0.dev20231010131554", "tflm@2023"), ("0.dev20261023182759", "tflm")])
+def test_a_release_is_probed_where_it_is_installed(version, found, monkeypatch, capsys):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    here = {target for target in probe.available() if target.startswith("tflm")}
+    assert here == {found}
+    (other,) = {"tflm", *RELEASES} - here
+    with pytest.raises(SystemExit):
+        probe.main(["--target", other])
+    assert f"{other} is not installed here" in capsys.readouterr().err
+
+
+def test_a_table_of_one_target_keeps_the_others():
+    before = op_table.stored()
+    now = {
+        section: {"tflm@2023": entries["tflm@2023"]} for section, entries in before.items() if section != "op_versions"
+    }
+    now["targets"] = {"tflm@2023": {"ADD": ["float32"]}}
+    joined = op_table.merged({**now, "op_versions": {}}, before)
+    assert list(joined["targets"]) == list(before["targets"])
+    assert joined["targets"].pop("tflm@2023") == {"ADD": ["float32"]}
+    assert joined["op_versions"] == before["op_versions"] and joined["hybrid"] == before["hybrid"]
+    assert joined["targets"].items() <= before["targets"].items()
 
 
 def test_the_documentation_is_the_table():

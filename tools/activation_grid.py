@@ -15,7 +15,7 @@ from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import lower
 from sqp_tflite.ops.combinations import Combination
-from sqp_tflite.ops.policy import TARGETS
+from sqp_tflite.ops.policy import RUNTIMES
 from sqp_tflite.quantize.recipe import Quantized, Request
 from sqp_tflite.worker import Worker
 
@@ -116,7 +116,7 @@ def exact(activation: str, x: np.ndarray) -> np.ndarray:
 
 
 def run(
-    activations: tuple[str, ...], ranges: tuple[tuple[float, float], ...], lowering: str, targets=TARGETS
+    activations: tuple[str, ...], ranges: tuple[tuple[float, float], ...], lowering: str, targets=RUNTIMES
 ) -> Iterator[Outcome]:
     """Yields the outcome of every activation, range and interpreter.
 
