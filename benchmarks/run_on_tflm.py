@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,20 +26,34 @@ def main() -> None:
     for path in sorted(Path(sys.argv[1]).glob("*.tflite")):
         given = np.load(path.with_suffix(".npz"))
         inputs = [given[f"in{place}"] for place in range(len(given.files))]
-        child = os.fork()
-        if not child:
-            np.savez(path.with_suffix(".out.npz"), **_run(runtime, path.read_bytes(), inputs, "arena" in sys.argv))
-            os._exit(0)
-        if os.waitpid(child, 0)[1]:
-            np.savez(path.with_suffix(".out.npz"), error="it ended the process")
+        _run(runtime, path.read_bytes(), inputs, path.with_suffix(".out.npz"))
 
 
-def _run(runtime, content: bytes, inputs: list[np.ndarray], arena: bool) -> dict[str, np.ndarray]:
+def _run(runtime, content: bytes, inputs: list[np.ndarray], output: Path) -> None:
+    if not _in_child(lambda: np.savez(output, **_outputs(runtime, content, inputs))):
+        np.savez(output, error="it ended the process")
+    elif "arena" in sys.argv:
+        made = dict(np.load(output))
+        np.savez(output, arena=_smallest(runtime, content, [array[0] for array in inputs]), **made)
+
+
+def _in_child(work: Callable[[], object]) -> bool:
+    """Whether work succeeds in a copy of this process, which it may end."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except Exception:  # Whatever it raises.
+            os._exit(1)
+        os._exit(0)
+    return not os.waitpid(child, 0)[1]
+
+
+def _outputs(runtime, content: bytes, inputs: list[np.ndarray]) -> dict[str, np.ndarray]:
     try:
         interpreter = runtime.Interpreter.from_bytes(content, arena_size=ARENA)
         rows = [_invoke(interpreter, [array[row] for array in inputs]) for row in range(len(inputs[0]))]
-        found = {f"out{place}": np.stack(column) for place, column in enumerate(zip(*rows, strict=True))}
-        return {**found, "arena": np.array(_smallest(runtime, content, inputs) if arena else 0)}
+        return {f"out{place}": np.stack(column) for place, column in enumerate(zip(*rows, strict=True))}
     except Exception as error:  # Whatever it raises is the result.
         return {"error": np.array(str(error).splitlines()[0] if str(error) else type(error).__name__)}
 
@@ -55,16 +70,14 @@ def _invoke(interpreter, row: list[np.ndarray]) -> list[np.ndarray]:
             return outputs
 
 
-def _smallest(runtime, content: bytes, inputs: list[np.ndarray]) -> int:
+def _smallest(runtime, content: bytes, row: list[np.ndarray]) -> int:
+    """The smallest arena with which it runs: too small a one may end the process."""
     low, high = 0, ARENA // STEP
     while high - low > 1:
         middle = (low + high) // 2
-        try:
-            _invoke(runtime.Interpreter.from_bytes(content, arena_size=middle * STEP), [array[0] for array in inputs])
-        except Exception:  # Too small.
-            low = middle
-        else:
-            high = middle
+        size = middle * STEP
+        enough = _in_child(lambda: _invoke(runtime.Interpreter.from_bytes(content, arena_size=size), row))  # noqa: B023
+        low, high = (low, middle) if enough else (middle, high)
     return high * STEP
 
 
