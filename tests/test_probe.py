@@ -75,6 +75,7 @@ def test_a_target_that_gains_an_operator_shows_up():
         ("tflm@2023", "CONV_2D", "int8", True),
         ("tflm@2023", "BATCH_MATMUL", "float32", False),
         ("tflm@2023", "CAST", "int8", True),
+        ("tflm@2023", "TRANSPOSE_CONV", "int16", False),  # it crashes without a bias
         ("tflm@2023", "CAST", "bool", False),  # it runs, and leaves its output as it was
     ],
 )
