@@ -95,7 +95,7 @@ def release_notes(graph: Graph, target: str, stand_in: str = "") -> tuple[str, .
     return (
         *_about_scales(graph, target),
         f"Run and measured on {stand_in}, which is installed, not on {NAMES[target]}. Which operators that has was "
-        f"probed on its version {RELEASES[target]}. Its arena may be larger, by up to a tenth in what was measured: leave "
+        f"probed on its version {RELEASES[target]}. Its arena may be larger, by up to 8 % in what was measured: leave "
         "room for that.",
     )
 

@@ -106,10 +106,10 @@ Written by `python -m sqp_tflite.ops.probe --docs`; do not edit. For every opera
 operator was built and run on the real interpreters
 ({packages}).
 A type is listed if the model could be allocated and invoked. The number in brackets is the highest version of the
-operator that the interpreter accepts (TFLM ignores versions). Not listed are two that tflm@2023 runs in such a model and
-that are wrong: CAST from bool leaves its output as it was, and TRANSPOSE_CONV for int16 crashes without a bias. A file
-may contain an operator if it is admitted and the target has it for its type and version. Exponentials, logarithms, operators made of them, and operators without an
-integer kernel or a small kernel are not admitted."""
+operator that the interpreter accepts (TFLM ignores versions). Two are left out that tflm@2023 runs in such a model and
+that are still wrong there: CAST from bool leaves its output as it was, and TRANSPOSE_CONV for int16 crashes without a
+bias. A file may contain an operator if it is admitted and the target has it for its type and version. Exponentials,
+logarithms, operators made of them, and operators without an integer kernel or a small kernel are not admitted."""
 
 _HYBRID = """## Float activations with int8 weights
 

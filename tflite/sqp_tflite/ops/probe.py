@@ -34,8 +34,8 @@ PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert", "tflite-runtime"
 ARENA_BYTES = 1 << 16
 WRONG = {"tflm@2023": (("CAST", "bool"), ("TRANSPOSE_CONV", "int16"))}
 """What the probe's model runs and is still wrong, so not in the table: CAST from bool leaves its output as it was, and
-TRANSPOSE_CONV of int16 ends the process if it has no bias. `benchmarks/older_tflm.py` finds it: it compares operators and
-networks with the newer release."""
+TRANSPOSE_CONV of int16 ends the process if it has no bias. `benchmarks/older_tflm.py` finds it: it compares operators
+and networks with the newer release."""
 
 SECONDS_PER_MODEL = 20
 SECONDS_TO_IMPORT = 300
