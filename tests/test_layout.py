@@ -79,7 +79,7 @@ def test_a_circle_is_seen():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == [("a", "b", "c", "a")]
 
 
-OF_BENCHMARKS = {"test_paper_results.py", "test_mcu_kernels.py"}
+OF_BENCHMARKS = {"test_paper_results.py", "test_mcu_kernels.py", "test_older_tflm.py"}
 """Tests of the benchmarks themselves: the only ones that import them."""
 
 
