@@ -20,6 +20,7 @@ from sqp_tflite.run.interpreters import require_room
 from sqp_tflite.run.judge import Reference
 from sqp_tflite.run.pairing import INPUTS, OUTPUTS, Pairing, order
 from sqp_tflite.run.reference import reference
+from sqp_tflite.run.rounding import rounding
 from sqp_tflite.source.exchange import without_heads
 from sqp_tflite.source.load import Loaded, load
 from sqp_tflite.source.samples import GivenData, open_data, samples
@@ -118,7 +119,9 @@ def check(
         # Beyond the data, Keras's own numbers may overflow.
         expected = reference(loaded, chosen, finite=name == DATA, allowed=allowed)
         made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
-        judged = compare(content, chosen, Reference(GIVEN, expected, limit, heads), pairing=Pairing(fed, made))
+        moved = rounding(loaded, chosen, finite=name == DATA)
+        against = Reference(GIVEN, expected, limit, heads, rounding=moved)
+        judged = compare(content, chosen, against, pairing=Pairing(fed, made))
         found += [_judged(dataclasses.replace(row, on=name), graph, fed.counted or made.counted) for row in judged.rows]
     return tuple(found)
 

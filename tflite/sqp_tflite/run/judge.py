@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ class Reference:
         heads: What was dropped behind each output ("softmax", "log_softmax", "sigmoid", "" for nothing), from the file
             and from the reference. It is put back for the metric. () if nothing was dropped.
         positive: Which outputs are above 0 for every input, by the function that makes them. () for none.
+        rounding: What `rounding.rounding` returned: a float output may also be off by what rounding moves sums of
+            square roots of the same sample. It is only computed for an output that is too far. None for no such sums.
     """
 
     against: str
@@ -38,6 +41,7 @@ class Reference:
     limit: float
     heads: tuple[str, ...] = ()
     positive: tuple[bool, ...] = ()
+    rounding: Callable[[], tuple[NDArray[Any], ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,13 @@ class _Output:
     def spread(self) -> float:
         finite = self.theirs[np.isfinite(self.theirs)]
         return float(finite.max() - finite.min()) if finite.size else 0.0
+
+    @property
+    def errors(self) -> NDArray[Any]:
+        """The largest error of each sample, where both are finite."""
+        both = np.isfinite(self.ours) & np.isfinite(self.theirs)
+        off = np.abs(np.where(both, self.ours - self.theirs, 0.0))
+        return np.asarray(off.reshape(len(off), -1).max(axis=1, initial=0.0))
 
     @property
     def size(self) -> float:
@@ -97,7 +108,7 @@ def judge(runtime: str, outputs: Outputs, reference: Reference, labels: NDArray[
     rows: list[Agreement] = []
     warnings: list[str] = []
     for place, output in enumerate(_paired(outputs, reference)):
-        row, said = _judged(runtime, output, reference, labels if place == 0 else None)
+        row, said = _judged(runtime, output, reference, place, labels if place == 0 else None)
         rows.append(row)
         warnings += said
     return Judged(tuple(rows), tuple(warnings))
@@ -135,17 +146,17 @@ def with_head(name: str, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _judged(
-    runtime: str, output: _Output, reference: Reference, labels: NDArray[Any] | None
+    runtime: str, output: _Output, reference: Reference, place: int, labels: NDArray[Any] | None
 ) -> tuple[Agreement, list[str]]:
     ours, theirs = output.ours, output.theirs
-    both = np.isfinite(ours) & np.isfinite(theirs)
-    error = float(np.abs(np.where(both, ours - theirs, 0.0)).max(initial=0.0))
+    error = float(output.errors.max(initial=0.0))
     share = error / output.measure
+    limit = _limit(output, reference, place)
     as_trained, as_shipped = with_head(output.dropped, theirs), with_head(output.dropped, ours)
     before, after = None, None
     if labels is not None:
         before, after = metric(as_trained, labels), metric(as_shipped, labels)
-    reason = _broken(output) or _too_far(output, error, share, reference.limit) or _collapsed(before, after)
+    reason = _broken(output) or _too_far(output, error, share, limit) or _collapsed(before, after)
     row = Agreement(
         runtime=runtime,
         status="differs" if reason else "ok",
@@ -156,7 +167,7 @@ def _judged(
         max_abs_error=error,
         spread=output.spread,
         error_of_range=share,
-        limit=reference.limit,
+        limit=limit,
         max_steps=error / output.scale if output.scale else None,
         codes=output.codes,
         codes_of=2**output.bits if output.codes is not None else None,
@@ -166,6 +177,19 @@ def _judged(
         metric_after=None if after is None else after.value,
     )
     return row, [] if reason or reference.against != GIVEN else _warned(output, before)
+
+
+def _limit(output: _Output, reference: Reference, place: int) -> float:
+    """The limit for the largest error: that of the reference, and what rounding moves in that sample.
+
+    Each sample has an allowance of its own, so that a large input hides nothing in the others: where one of them is
+    further off than it may be, the reference's limit holds for all.
+    """
+    errors = output.errors / output.measure
+    if output.scale is not None or reference.rounding is None or errors.max(initial=0.0) <= reference.limit:
+        return reference.limit
+    limits = reference.limit + reference.rounding()[place] / output.measure
+    return float(limits[errors.argmax()]) if (errors <= limits).all() else reference.limit
 
 
 def _broken(output: _Output) -> str:
