@@ -3,7 +3,6 @@
 import dataclasses
 
 import keras
-import numpy as np
 import pytest
 
 import sqp_keras
@@ -161,39 +160,3 @@ def test_a_model_that_keras_has_quantised_is_refused():
     model.quantize("int8")
     with pytest.raises(sqp_tflite.RefusedError, match=r"`coarse`.*before model.quantize"):
         plan(load(model))
-
-
-FORMS = [
-    ("float32", "algebraic"),
-    ("int8", "algebraic"),
-    ("int8", "table"),
-    ("int8", "integer"),
-    ("int16x8", "algebraic"),
-    ("int16x8", "integer"),
-]
-WRITTEN = {
-    **{name: name for name in ("leaky_relu", "hard_silu", "softsign", "squareplus", "tanh", "softplus", "log_sigmoid")},
-    "prelu": L.PReLU,
-    "learnt": lambda: sqp_keras.Squareplus(learn_b="channel"),
-}
-
-
-@pytest.mark.large
-@pytest.mark.parametrize("form", FORMS, ids="-".join)
-@pytest.mark.parametrize("name", WRITTEN)
-def test_the_file_holds_what_the_plan_says(name, form):
-    made = WRITTEN[name]
-    layer = L.Activation(made) if isinstance(made, str) else made()
-    model = keras.Sequential([keras.Input((8,), name="x"), L.Dense(6), layer, L.Dense(2)])
-    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
-    try:
-        report = sqp_tflite.export(model, quantize=form[0], lowering=form[1], data={"x": x}).report
-    except sqp_tflite.RefusedError as error:
-        report = error.report
-        assert report.plan[0].refused
-        return
-    held = sorted(row.op for row in report.ops for _ in range(row.count) if row.op != "FULLY_CONNECTED")
-    planned = sorted(report.plan[0].ops)
-    if report.plan[0].form is Form.INT16 and form[0] == "int8":  # The conversions to int16 and back.
-        held = [op for op in held if op != "QUANTIZE"]
-    assert held == planned and not report.plan[0].refused

@@ -22,6 +22,7 @@ from sqp_tflite.report import Finding
 from sqp_tflite.solution import LEAST_SECONDS, Deadline
 from sqp_tflite.source.convert import convert
 from sqp_tflite.source.exchange import Exchanged, exchange
+from sqp_tflite.source.held import held
 from sqp_tflite.source.plan import Plan, plan
 from sqp_tflite.source.remedies import Changes, Situation, remedied
 from sqp_tflite.source.rewrites import on_device
@@ -95,6 +96,7 @@ def made(
     # From here on the file is evidence: it is read and judged, not changed.
     graph = done.keep(read(reduced.content))
     found = all_findings(audit(graph, options.wanted.target, traced.layers), reduced.findings)
+    done.keep(held(planned, graph, traced.layers, found))  # What was planned, as it has become.
     findings, changes = remedied(found, _situation(options, given, changed)) if found else ((), None)
     findings += conversions(graph, traced.layers, request) if options.no_conversions else ()
     again = max(LEAST_SECONDS, time.monotonic() - began)
