@@ -204,3 +204,26 @@ def test_a_type_that_tflm_lacks_is_refused_before_tensorflow_is_imported(quantiz
     assert "nearest that works" in done.stderr and way in done.stderr and "--target tflm" in done.stderr
     # What the user waited, from the start of Python: more than the refusal itself takes.
     assert float(done.stderr.splitlines()[-1].removesuffix(" s")) > 0.0
+
+
+def test_a_refused_combination_ends_with_the_users_command(tmp_path):
+    model = tmp_path / "m.keras"
+    model.write_bytes(b"PK")
+    command = "sqp-export m.keras --quantize int16x8 --lowering=table --ram 64k"
+    options = ExportOptions(model, wanted=Combination("int16x8", "table"), data={"x": [0.0]}, command=command)
+    with pytest.raises(RefusedError) as caught:
+        validate(options)
+    expected = "sqp-export m.keras --quantize int16x8 --ram 64k --lowering algebraic"
+    assert caught.value.report.solution == expected
+    assert str(caught.value).endswith(f"\nAll of this is solved by: {expected}")
+    validate(dataclasses.replace(options, wanted=Combination("int16x8", "algebraic")))
+
+
+def test_a_combination_that_wants_more_names_no_command(tmp_path):
+    """int8 is the nearest, and needs data, which the call has none of."""
+    (tmp_path / "m.keras").write_bytes(b"PK")
+    for data, ends in ((None, False), ({"x": [0.0]}, True)):
+        with pytest.raises(RefusedError) as caught:
+            validate(ExportOptions(tmp_path / "m.keras", wanted=Combination("dynamic"), data=data))
+        assert (caught.value.report.solution == 'quantize="int8"') is ends
+        assert ("All of this is solved by" in str(caught.value)) is ends

@@ -8,12 +8,14 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqp_tflite.errors import CrashedError, ExportError
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.report import Finding
-from sqp_tflite.source.remedies import Changes
+
+if TYPE_CHECKING:  # A call that cannot work is refused before Keras is imported.
+    from sqp_tflite.source.remedies import Changes
 
 LEAST_SECONDS = 15.0
 """What a trial may take where the export itself was faster; else it may take as long again."""

@@ -8,10 +8,12 @@ from sqp_tflite.emit.firmware import check_kinds
 from sqp_tflite.emit.rendering import check_names
 from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.files import check_data, check_model, check_places
-from sqp_tflite.ops.combinations import refuse
+from sqp_tflite.ops.combinations import INTEGER_IO, Combination, nearest, refuse
 from sqp_tflite.options import HEADS, ExportOptions
-from sqp_tflite.report import Report
+from sqp_tflite.report import SOLVED_BY, Report
+from sqp_tflite.solution import call
 from sqp_tflite.versions import versions
+from sqp_tflite.wording import harmless
 
 
 def validate(options: ExportOptions) -> None:
@@ -62,6 +64,10 @@ def _check_combination(options: ExportOptions) -> None:
     try:
         refuse(wanted, options.io)
     except RefusedError as error:
+        better = nearest(wanted)
+        parts = ("quantize", "lowering", "target")
+        changes = {part: getattr(better, part) for part in parts if getattr(better, part) != getattr(wanted, part)}
+        way = call(options, changes) if _fits(options, better) else ""
         report = Report(
             verdict="refused",
             source=options.source,
@@ -69,7 +75,17 @@ def _check_combination(options: ExportOptions) -> None:
             quantize=wanted.quantize,
             lowering=wanted.lowering,
             findings=error.findings,
+            solution=way,
             versions=versions(),
             command=options.command,
         )
-        raise RefusedError(str(error), error.findings, report) from error
+        ending = f"\n{SOLVED_BY} {harmless(way)}" if way else ""
+        raise RefusedError(f"{error}{ending}", error.findings, report) from error
+
+
+def _fits(options: ExportOptions, better: Combination) -> bool:
+    """Whether the other options of the call can stay as they are."""
+    fitting = options.io in (None, "float32", INTEGER_IO.get(better.quantize, "float32"))
+    if better.integer and options.data is None:
+        return False  # Integers need data.
+    return fitting and (better.integer or not (options.per_tensor or options.no_conversions))
