@@ -105,6 +105,12 @@ def embedded(dtype: str) -> keras.Model:
     return model(L.Embedding(5, 3, name="table"), L.Flatten(), L.Dense(2), dtype=dtype)
 
 
+def masked(mask_zero: bool) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    rows = L.Embedding(5, 3, mask_zero=mask_zero, name="table")
+    return model(rows, L.SimpleRNN(2, activation="relu"), L.Dense(2), shape=(3,), dtype="int32")
+
+
 CASES = {
     "a sigmoid at the end": Case(
         lambda: model(L.Dense(1, activation="sigmoid", name="head")),
@@ -173,6 +179,18 @@ CASES = {
         'let it hold and call sqp_keras.Algebraic("tanh")',
         lambda: model(Held(name="gate"), L.Dense(2)),
     ),
+    "a function of the user's": Case(
+        lambda: model(L.Lambda(keras.ops.tanh, name="bend"), L.Dense(2)),
+        "bend",
+        'put the layer sqp_keras.Algebraic("tanh") in its place',
+        lambda: model(sqp_keras.Algebraic("tanh", name="bend"), L.Dense(2)),
+    ),
+    "a mask of an embedding": Case(
+        lambda: masked(True),
+        "table",
+        "Build `table` with mask_zero=False",
+        lambda: masked(False),
+    ),
     "a logarithm of the user's": Case(
         lambda: model(L.Lambda(keras.ops.log, name="log"), L.Dense(2)),
         "log",
@@ -227,6 +245,7 @@ CASES = {
 
 
 DEAR = {
+    "a mask of an embedding",
     "the same, kept",
     "the same as a table",
     "a softmax in the middle of integers",
