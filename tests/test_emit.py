@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sqp_tflite.emit import KINDS, CStyle, Golden, Material, emit
+from sqp_tflite.emit import KINDS, CStyle, Golden, Material, artefacts, check_own, emit
 from sqp_tflite.emit.c_array import comment_text, float_text, string_text
 from sqp_tflite.emit.golden import count_for
 from sqp_tflite.emit.material import identifier
@@ -313,6 +313,15 @@ def test_npz_holds_the_golden_vectors(materials):
     held = np.load(io.BytesIO(emit(["golden"], materials["int8"])["model_golden.npz"]))
     assert np.array_equal(held["input_image"], materials["int8"].golden.inputs[0])
     assert len([name for name in held.files if name.startswith("output_")]) == 2
+
+
+def test_every_file_is_known_before_and_says_who_made_it(materials, tmp_path):
+    for kind in (*KINDS, KINDS):
+        kinds = [kind] if isinstance(kind, str) else kind
+        files = emit(kinds, materials["int8"])
+        assert sorted(files) == sorted(file.path for file in artefacts(kinds, "model"))
+        written(files, tmp_path / kinds[0])
+        check_own(tmp_path / kinds[0], artefacts(kinds, "model"))
 
 
 def test_artefacts_are_the_same_every_time(materials):

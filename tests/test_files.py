@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sqp_tflite import files
+from sqp_tflite import files, places
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.places import Place
 
 
 def test_files_are_written_together(tmp_path):
-    files.write_all({tmp_path / "a": b"1", tmp_path / "deep" / "er" / "b": b"2"})
+    files.write_all({Place(tmp_path / "a"): b"1", Place(tmp_path / "deep" / "er" / "b"): b"2"})
     assert (tmp_path / "deep" / "er" / "b").read_bytes() == b"2"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "deep", "er"]
 
@@ -29,17 +30,18 @@ class Interrupting(dict):
 @pytest.mark.parametrize("fault", ["a folder in a file's place", "a file in a folder's place", "Ctrl-C"])
 def test_files_are_written_all_or_none(tmp_path, fault):
     (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "plain").write_bytes(b"plain")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "inside").write_bytes(b"")
-    wanted = {tmp_path / "old": b"new", tmp_path / "new": b"new", tmp_path / "fresh" / "file": b"new"}
+    wanted = {Place(tmp_path / name): b"new" for name in ("old", "new", "fresh/file")}
     before = snapshot(tmp_path)
     if fault == "Ctrl-C":
         with pytest.raises(KeyboardInterrupt):
             files.write_all(Interrupting(wanted))
     else:
-        bad = tmp_path / "taken" if fault.startswith("a folder") else tmp_path / "old" / "file"
+        bad = tmp_path / "taken" if fault.startswith("a folder") else tmp_path / "plain" / "file"
         with pytest.raises(BadInputError, match="Nothing was written"):
-            files.write_all({**wanted, bad: b"x"})
+            files.write_all({**wanted, Place(bad): b"x"})
     assert snapshot(tmp_path) == before
 
 
@@ -76,11 +78,11 @@ def test_only_a_new_or_a_regular_file_is_written(kind, link, tmp_path):
         (tmp_path / "link").symlink_to(path)
         path = tmp_path / "link"
     before = path.stat().st_mode
-    for write in (lambda: files.check_places((path,)), lambda: files.write_all({path: b"x"})):
+    for write in (lambda: places.check_places((Place(path),)), lambda: files.write_all({Place(path): b"x"})):
         with pytest.raises(BadInputError, match=f"new or a regular file.*{kind}.*Nothing was written"):
             write()
     assert path.stat().st_mode == before
-    files.write_all({tmp_path / "model.tflite": b"x"})
+    files.write_all({Place(tmp_path / "model.tflite"): b"x"})
     assert (tmp_path / "model.tflite").read_bytes() == b"x"
 
 
@@ -100,8 +102,8 @@ def test_a_link_is_followed_and_stays(tmp_path):
     for name in ("old", "new"):
         link = tmp_path / f"{name}.link"
         link.symlink_to(tmp_path / "real" / name)
-        files.check_places((link,))
-        files.write_all({link: b"now"})
+        places.check_places((Place(link),))
+        files.write_all({Place(link): b"now"})
         assert link.is_symlink() and (tmp_path / "real" / name).read_bytes() == b"now"
 
 
@@ -109,7 +111,7 @@ def test_a_link_in_a_circle_is_refused(tmp_path):
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(BadInputError, match=r"leads nowhere.*another place"):
-        files.check_places((tmp_path / "a",))
+        places.check_places((Place(tmp_path / "a"),))
 
 
 def test_outputs_do_not_replace_inputs_or_each_other(tmp_path):
@@ -121,12 +123,12 @@ def test_outputs_do_not_replace_inputs_or_each_other(tmp_path):
     (tmp_path / "soft.npz").symlink_to(data)
     for output in (data, other, tmp_path / "soft.npz", tmp_path / "saved" / ".." / "d.npz", model / "saved_model.pb"):
         for write in (
-            lambda path=output: files.check_places((path,), (model, data)),
-            lambda path=output: files.write_all({path: b"x"}, (model, data)),
+            lambda path=output: places.check_places((Place(path),), (model, data)),
+            lambda path=output: files.write_all({Place(path): b"x"}, (model, data)),
         ):
             with pytest.raises(BadInputError, match="may not replace what is read.*another name"):
                 write()
     with pytest.raises(BadInputError, match="a separate file"):
-        files.check_places((tmp_path / "a.json", tmp_path / "saved" / ".." / "a.json"))
+        places.check_places((Place(tmp_path / "a.json"), Place(tmp_path / "saved" / ".." / "a.json")))
     assert data.read_bytes() == b"data" and (model / "saved_model.pb").read_bytes() == b"graph"
-    files.check_places((tmp_path / "a.json", tmp_path / "b.json"), (model, data))
+    places.check_places((Place(tmp_path / "a.json"), Place(tmp_path / "b.json")), (model, data))

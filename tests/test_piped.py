@@ -19,7 +19,9 @@ from sqp_tflite.cli import commands
 from sqp_tflite.cli.piped import Piped, deliver
 from sqp_tflite.errors import EnvironmentMissingError
 from sqp_tflite.pipeline import Export
+from sqp_tflite.places import Place
 from sqp_tflite.report import Report
+from sqp_tflite.validate import places
 
 FILE = str(Path(__file__).parent / "data" / "two_inputs_int8.tflite")
 REPORT = Report("ok", "m", "tflm", "float32", "algebraic")
@@ -131,7 +133,7 @@ def blocked(kind):
 def test_what_is_not_taken_is_an_error_and_nothing_is_on_the_disk(kind, what, tmp_path):
     words = r"must take all .* bytes of the .*No file was written"
     with blocked(kind) as stream, pytest.raises(EnvironmentMissingError, match=words):
-        deliver(stream, what, b"model", REPORT, {tmp_path / "r.html": b"page"})
+        deliver(stream, what, b"model", REPORT, {Place(tmp_path / "r.html"): b"page"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -142,8 +144,7 @@ def stand_in(monkeypatch, content, chatty=False):
         if chatty:
             os.write(1, b"from C\n")
             print("from Python")
-        files = dict.fromkeys(options.reports, b"page")
-        put(content, REPORT, files | ({options.output: content} if options.output else {}))
+        put(content, REPORT, {place: content if place.option == "-o" else b"page" for place in places(options)})
         return Export(content, REPORT)
 
     monkeypatch.setattr("sqp_tflite.pipeline.run", run)
@@ -175,6 +176,6 @@ def test_a_pipe_that_takes_little_at_a_time_gets_all(tmp_path):
         thread = threading.Thread(target=lambda: taken.append(cat.stdout.read()))
         thread.start()
         with open(writer, "w") as stream:
-            deliver(stream, Piped.MODEL, content, REPORT, {tmp_path / "r": b"page"})
+            deliver(stream, Piped.MODEL, content, REPORT, {Place(tmp_path / "r"): b"page"})
         thread.join(60)
     assert taken == [content] and (tmp_path / "r").read_bytes() == b"page"

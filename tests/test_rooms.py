@@ -11,7 +11,7 @@ PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sq
 
 ORDER = {
     "sqp_keras": "accept private forms symbolic activation backends family models".split(),
-    "sqp_tflite": "mcu wording agreement report errors accept limits versions private layer_names files worker "
+    "sqp_tflite": "mcu wording agreement report errors accept limits versions private layer_names places files worker "
     "flatbuffer ops source "
     "run quantize emit options solution validate journal making inspection parity pipeline cli".split(),
 }

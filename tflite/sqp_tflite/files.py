@@ -6,7 +6,6 @@ Imports nothing slow, so that a bad call fails right away.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import stat
@@ -16,50 +15,43 @@ from pathlib import Path
 
 from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError
-
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+from sqp_tflite.places import Place, check_distinct, check_regular, followed, kind
 
 
-def write_all(files: Mapping[Path, bytes], inputs: Iterable[Path] = ()) -> None:
+def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None:
     """Writes all files, or none: each is first written beside its place, and moved there once all are on the disk.
 
     A symbolic link is followed: its target is written, and the link stays.
 
     Args:
-        files: Content by path; folders are created as needed.
+        files: Content by place; folders are created as needed.
         inputs: Files and folders that were read; no output may replace them.
 
     Raises:
         BadInputError: An output is neither a new nor a regular file, or is an input, or cannot be written; existing
             files stay unchanged.
     """
-    _check_distinct(tuple(files), tuple(inputs))
-    current = Path()
+    check_distinct(tuple(files), tuple(inputs))
+    current = Place(Path())
     staged: list[tuple[Path, Path]] = []
     placed: list[tuple[Path, Path | None]] = []
     made: list[Path] = []
     done = False
     try:
-        for given, content in files.items():
-            current, path = given, _followed(given)
-            _check_regular(given, path)
+        for current, content in files.items():
+            path = followed(current.path)
+            check_regular(current.path, path)
             made += _folders(path.parent)
             staged.append((_stage(path, content), path))
-        for temporary, path in staged:
-            current = path
+        for place, (temporary, path) in zip(tuple(files), staged, strict=True):
+            current = place
             placed.append((path, _kept(path)))
             os.replace(temporary, path)
         done = True
     except OSError as error:
         raise BadInputError(
-            f"Every file of an export must be writable. Received: `{current}`, {error.strerror}. Nothing was written. "
-            "Choose another place with -o."
+            f"Every file of an export must be writable. Received: {quoted(current.path)}, {error.strerror}. Nothing "
+            f"was written. Choose another place with {current.move}."
         ) from error
     finally:
         # Also after Ctrl-C: either all files are in place, or everything is as before.
@@ -92,100 +84,6 @@ def _settle(path: Path, kept: Path | None, done: bool, replaced: set[Path]) -> N
             return
     if kept is not None:
         kept.unlink(missing_ok=True)
-
-
-def check_places(paths: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
-    """Raises `BadInputError` if one of the paths may not or cannot be written, before any work is done.
-
-    Args:
-        paths: Where files will be written.
-        inputs: Files and folders that will be read.
-    """
-    places = tuple(paths)
-    for given in places:
-        path = _followed(given)
-        _check_regular(given, path)
-        parent = path.parent
-        if not parent.is_dir():
-            raise BadInputError(
-                f"An output's folder must exist. Received: {quoted(given)}. Create {quoted(given.parent)} first."
-            )
-        if not os.access(parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-            raise BadInputError(f"An output must be writable. Received: `{given}`. Choose another place.")
-    _check_distinct(places, tuple(inputs))
-
-
-def _followed(path: Path) -> Path:
-    """Returns the real path: symbolic links are followed, not replaced."""
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ELOOP:
-            raise _unusable(path, error) from error
-        raise BadInputError(
-            f"An output must be a new or a regular file. Received: `{path}`, a symbolic link that leads nowhere. "
-            "Remove the link, or choose another place."
-        ) from error
-
-
-def _unusable(path: Path, error: OSError) -> BadInputError:
-    return BadInputError(
-        f"An output must be writable. Received: {quoted(path)}, {error.strerror}. Choose another place."
-    )
-
-
-def _check_regular(given: Path, path: Path) -> None:
-    """Raises if something other than a regular file is there: writing would replace a device, a pipe or a folder."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise _unusable(given, error) from error
-        return  # Nothing is there yet; whether it can be created shows when it is written.
-    if stat.S_ISREG(mode):
-        return
-    raise BadInputError(
-        f"An output must be a new or a regular file. Received: `{given}`, {_kind(mode)}. Nothing was written. "
-        "Pass the name of a file."
-    )
-
-
-def _kind(mode: int) -> str:
-    return next((name for test, name in _KINDS if test(mode)), "something else")
-
-
-def _check_distinct(places: tuple[Path, ...], inputs: tuple[Path, ...]) -> None:
-    """Raises if two outputs are the same file, or if one is an input or lies in an input folder."""
-    read = {_identity(path): path for path in inputs}
-    folders = [(path.resolve(), path) for path in inputs if path.is_dir()]
-    seen: dict[object, Path] = {}
-    for path in places:
-        key = _identity(path)
-        other = read.get(key) or next((name for folder, name in folders if _within(path, folder)), None)
-        if other is not None:
-            raise BadInputError(
-                f"An output may not replace what is read. Received: `{path}`, which is part of `{other}`. "
-                "Choose another name for the output."
-            )
-        if key in seen:
-            raise BadInputError(
-                f"Each output must be a separate file. Received: `{seen[key]}` and `{path}`, the same file. "
-                "Give one of them another name."
-            )
-        seen[key] = path
-
-
-def _identity(path: Path) -> object:
-    """Returns what two names of one file have in common: the inode, or the resolved path if it does not exist yet."""
-    try:
-        found = path.stat()
-    except OSError:
-        return str(_followed(path))
-    return found.st_dev, found.st_ino
-
-
-def _within(path: Path, folder: Path) -> bool:
-    return path.exists() and path.resolve().is_relative_to(folder)
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -240,6 +138,6 @@ def check_input(path: Path, remedy: str) -> None:
         ) from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise BadInputError(
-            f"An input must be a regular file. Received: {quoted(path)}, {_kind(mode)}. Save its content in a file "
+            f"An input must be a regular file. Received: {quoted(path)}, {kind(mode)}. Save its content in a file "
             "first."
         )

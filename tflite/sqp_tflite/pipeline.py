@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions, asked
+from sqp_tflite.places import Place
 from sqp_tflite.quantize.calibration import require
 from sqp_tflite.report import Finding, Kind, Report
 from sqp_tflite.run import interpreters
@@ -39,15 +41,15 @@ from sqp_tflite.source.convert import IMPORTS
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
 from sqp_tflite.source.load import load
 from sqp_tflite.source.samples import GivenData, Samples, open_data, samples
-from sqp_tflite.validate import validate
+from sqp_tflite.validate import inputs, places, style, validate
 from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
 
 Progress = Callable[[str], None]
 """Is called with the name of each step as it begins."""
 
-Deliver = Callable[[bytes, Report, Mapping[Path, bytes]], None]
-"""Takes the proven file's bytes, the report, and what has to be written by path, and puts all of it in its place."""
+Deliver = Callable[[bytes, Report, Mapping[Place, bytes]], None]
+"""Takes the proven file's bytes, the report, and what has to be written by place, and puts all of it in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +185,10 @@ def run(
         _require_parity(done.keep(_compared(content, graph, given, changed, options)), options, given, changed)
     report = done.report("ok")
     tell("emit")  # From the proven file only.
-    style = options.c_style or CStyle.named(options.output.stem if options.output else "model")
-    files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style)
+    files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style(options))
     report = dataclasses.replace(report, seconds=done.seconds())
-    (deliver or _write)(content, report, _rendered(options, report, graph, content, files))  # All files or none.
+    put = deliver or functools.partial(_write, inputs(options))
+    put(content, report, _rendered(options, report, graph, content, files))  # All files or none.
     return Export(content, report, files)
 
 
@@ -299,12 +301,12 @@ def _require_parity(compared: Compared, options: ExportOptions, given: Given, ch
 
 def _rendered(
     options: ExportOptions, report: Report, graph: Graph, content: bytes, files: Mapping[str, bytes]
-) -> dict[Path, bytes]:
-    written = {path: render(report, graph, content, path.suffix) for path in options.reports}
+) -> dict[Place, bytes]:
+    contents = {path: render(report, graph, content, path.suffix) for path in options.reports}
     if options.output is not None:
-        written |= {options.output.parent / path: part for path, part in files.items()} | {options.output: content}
-    return written
+        contents |= {options.output.parent / path: part for path, part in files.items()} | {options.output: content}
+    return {place: contents[place.path] for place in places(options)}
 
 
-def _write(content: bytes, report: Report, files: Mapping[Path, bytes]) -> None:
-    write_all(files)
+def _write(read: Iterable[Path], content: bytes, report: Report, files: Mapping[Place, bytes]) -> None:
+    write_all(files, read)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sqp_tflite.emit.firmware import check_kinds
+from sqp_tflite.emit import CStyle, artefacts, check_own
+from sqp_tflite.emit.firmware import artefact_places, check_kinds
 from sqp_tflite.emit.rendering import check_names
 from sqp_tflite.errors import BadInputError, RefusedError
-from sqp_tflite.files import check_data, check_model, check_places
+from sqp_tflite.files import check_data, check_model
 from sqp_tflite.ops.combinations import INTEGER_IO, Combination, nearest, refuse
 from sqp_tflite.options import HEADS, ExportOptions
+from sqp_tflite.places import Place, check_places, report_places
 from sqp_tflite.report import SOLVED_BY, Report
 from sqp_tflite.solution import call
 from sqp_tflite.versions import versions
@@ -46,8 +50,41 @@ def validate(options: ExportOptions) -> None:
     _check_bound(options)
     check_kinds(options.emit, options.wanted.target)
     check_names(options.reports)
-    outputs = options.reports if options.output is None else (options.output, *options.reports)
-    check_places(outputs, [Path(given) for given in (options.model, options.data) if isinstance(given, (str, Path))])
+    check_places(places(options), inputs(options))
+    if options.output is not None:
+        check_own(options.output.parent, artefacts(options.emit, style(options).prefix))
+
+
+def style(options: ExportOptions) -> CStyle:
+    """Returns the C names that were asked for, or those made from the name of the output."""
+    return options.c_style or CStyle.named(options.output.stem if options.output else "model")
+
+
+def places(options: ExportOptions) -> tuple[Place, ...]:
+    """Returns every place where an export will write; two of them may be the same, which `check_places` refuses."""
+    found = report_places(options.reports)
+    if options.output is not None:
+        found += artefact_places(options.output, artefacts(options.emit, style(options).prefix))
+        found.append(Place(options.output))
+    return tuple(found)
+
+
+def inputs(options: ExportOptions) -> tuple[Path, ...]:
+    """Returns the files and folders that an export reads, as far as they have a path."""
+    given = [Path(path) for path in (options.model, options.data) if isinstance(path, (str, Path))]
+    return (*given, *_modules(options.imports))
+
+
+def _modules(imports: Iterable[str]) -> Iterator[Path]:
+    """Yields the files of modules to import, without importing any."""
+    for name in imports:
+        parts = name.partition(":")[0].split(".")
+        for count in range(1, len(parts) + 1):
+            for folder in ("", *sys.path):
+                path = Path(folder, *parts[:count])
+                yield from (
+                    file for file in (path.with_name(f"{path.name}.py"), path / "__init__.py") if file.is_file()
+                )
 
 
 def _check_bound(options: ExportOptions) -> None:

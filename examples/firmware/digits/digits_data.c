@@ -1,3 +1,4 @@
+/* The bytes of the model. Made by sqp-export. */
 #include "digits_data.h"
 
 /* TFLM reads 32-bit words directly from the array: it must be aligned to 16 bytes. */

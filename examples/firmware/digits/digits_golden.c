@@ -1,3 +1,4 @@
+/* Inputs and outputs of the model. Made by sqp-export. */
 #include "digits_golden.h"
 
 const int8_t digits_golden_input_image[DIGITS_GOLDEN_COUNT][DIGITS_INPUT_IMAGE_ELEMENTS] = {

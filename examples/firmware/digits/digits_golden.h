@@ -1,4 +1,4 @@
-/* 8 inputs of the model and their outputs from TensorFlow Lite Micro (0.dev20261023182759). */
+/* 8 inputs of the model and their outputs from TensorFlow Lite Micro (0.dev20261023182759). Made by sqp-export. */
 #ifndef DIGITS_GOLDEN_H_
 #define DIGITS_GOLDEN_H_
 

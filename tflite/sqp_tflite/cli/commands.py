@@ -34,7 +34,7 @@ def check_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _export(call: Call) -> Outcome:
-    from sqp_tflite.validate import validate
+    from sqp_tflite.validate import inputs, validate
 
     options = _options(call)
     validate(options)
@@ -42,7 +42,8 @@ def _export(call: Call) -> Outcome:
         tell("load")
         from sqp_tflite.pipeline import run
 
-        exported = run(options, tell, functools.partial(piped.deliver, call.out, call.piped), call.began)
+        put = functools.partial(piped.deliver, call.out, call.piped, inputs=inputs(options))
+        exported = run(options, tell, put, call.began)
     from sqp_tflite.cli import text
 
     report, show = exported.report, text.show_report
@@ -102,16 +103,17 @@ def _inspect(call: Call) -> Outcome:
     options = call.options
     from sqp_tflite.cli.text import show_graph
     from sqp_tflite.emit.rendering import check_names, render
-    from sqp_tflite.files import check_places
     from sqp_tflite.inspection import inspection
+    from sqp_tflite.places import check_places, report_places
 
-    paths = piped.named(options.report)
+    paths, read = piped.named(options.report), (Path(options.file),)
     check_names(paths)
-    check_places(paths, (Path(options.file),))
+    places = report_places(paths)
+    check_places(places, read)
     graph, report = inspection(Path(options.file), options.target, call.command, options.require, options.max_memory)
     content, report = Path(options.file).read_bytes(), dataclasses.replace(report, seconds=call.seconds())
-    files = {path: render(report, graph, content, path.suffix) for path in paths}
-    piped.deliver(call.out, call.piped, content, report, files)
+    files = {place: render(report, graph, content, place.path.suffix) for place in places}
+    piped.deliver(call.out, call.piped, content, report, files, read)
     shown = functools.partial(show_graph, graph=graph, report=report)
     written = " The report was written." if options.report else ""
     return Outcome(1 if report.findings else 0, lambda: show_result(call, report.to_dict(), shown), written)

@@ -10,13 +10,14 @@ import argparse
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import IO
 
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError
 from sqp_tflite.files import write_all
+from sqp_tflite.places import Place
 from sqp_tflite.report import Report
 
 DASH = "-"
@@ -88,7 +89,14 @@ def named(paths: Sequence[str]) -> tuple[Path, ...]:
     return tuple(Path(path) for path in paths if path != DASH)
 
 
-def deliver(stream: IO[str], what: Piped, content: bytes, report: Report, files: Mapping[Path, bytes]) -> None:
+def deliver(
+    stream: IO[str],
+    what: Piped,
+    content: bytes,
+    report: Report,
+    files: Mapping[Place, bytes],
+    inputs: Iterable[Path] = (),
+) -> None:
     """Writes what is piped, then the files.
 
     Args:
@@ -97,6 +105,7 @@ def deliver(stream: IO[str], what: Piped, content: bytes, report: Report, files:
         content: The exported file.
         report: Its report.
         files: What has a path.
+        inputs: Files and folders that were read; no file may replace them.
 
     Raises:
         EnvironmentMissingError: Standard output did not take all of it; no file was written.
@@ -106,7 +115,7 @@ def deliver(stream: IO[str], what: Piped, content: bytes, report: Report, files:
         _write(stream, what, content)
     elif what is Piped.REPORT:
         _write(stream, what, (json.dumps(report.to_dict(), indent=2) + "\n").encode("utf-8"))
-    write_all(files)
+    write_all(files, inputs)
 
 
 def _write(stream: IO[str], what: Piped, content: bytes) -> None:

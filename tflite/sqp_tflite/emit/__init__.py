@@ -1,6 +1,6 @@
 """What a firmware engineer gets with the file: a C array, an op resolver, golden vectors, a project."""
 
-from sqp_tflite.emit.emit import KINDS, check_known, emit
+from sqp_tflite.emit.emit import KINDS, artefacts, check_known, check_own, emit
 from sqp_tflite.emit.material import CStyle, Golden, Material
 
-__all__ = ["KINDS", "CStyle", "Golden", "Material", "check_known", "emit"]
+__all__ = ["KINDS", "CStyle", "Golden", "Material", "artefacts", "check_known", "check_own", "emit"]

@@ -98,6 +98,7 @@ def _source(material: Material) -> str:
     section = f'__attribute__((section("{style.section}"))) ' if style.section else ""
     return "\n".join(
         [
+            "/* The bytes of the model. Made by sqp-export. */",
             f'#include "{symbol}.h"',
             "",
             ALIGN.format(macro=macro),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+from sqp_tflite import accept
 from sqp_tflite.emit.c_array import c_array
 from sqp_tflite.emit.golden import golden
 from sqp_tflite.emit.material import Material
@@ -19,6 +22,82 @@ _WRITERS: Mapping[str, Callable[[Material], Mapping[str, str | bytes]]] = {
 }
 
 KINDS = tuple(_WRITERS)
+
+MADE_BY = "Made by sqp-export."
+"""A line of comment near the top of every artefact that is text: what has it may be written again."""
+
+_HEADER_BYTES = 4096
+
+_ALONE: Mapping[str, Mapping[str, str]] = {
+    "c": {"{p}_data.h": "", "{p}_data.c": ""},
+    "resolver": {"{p}_op_resolver.h": ""},
+    "golden": {"{p}_golden.h": "", "{p}_golden.c": "", "{p}_golden.npz": "{p}_golden.h"},
+}
+_OF_PROJECT = dict.fromkeys("README.md CMakeLists.txt main.cc {p}_runner.h {p}_runner.cc {p}_arena.h".split(), "")
+_PATHS: Mapping[str, Mapping[str, str]] = {
+    **_ALONE,
+    "project": {
+        f"{{p}}/{path}": header and f"{{p}}/{header}"
+        for path, header in {
+            **_OF_PROJECT,
+            **{path: header for files in _ALONE.values() for path, header in files.items()},
+            "{p}.tflite": "CMakeLists.txt",
+        }.items()
+    },
+}
+"""The files of each kind, each with the one whose header also speaks for it: bytes have no place for a comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A file that will be written.
+
+    Attributes:
+        path: Its path, relative to the folder of the output.
+        header: The file whose header says who made both.
+    """
+
+    path: str
+    header: str
+
+    @property
+    def in_folder(self) -> bool:
+        """Returns whether it has a folder of its own."""
+        return "/" in self.path
+
+
+def artefacts(kinds: Iterable[str], prefix: str) -> tuple[Artefact, ...]:
+    """Returns the files that `emit` will make, before there is anything to make them from.
+
+    Args:
+        kinds: Some of `KINDS`.
+        prefix: The C prefix.
+    """
+    listed = {path: header or path for kind in dict.fromkeys(kinds) for path, header in _PATHS[kind].items()}
+    return tuple(Artefact(path.format(p=prefix), header.format(p=prefix)) for path, header in listed.items())
+
+
+def check_own(folder: Path, files: Iterable[Artefact]) -> None:
+    """Raises `BadInputError` if one of the files exists and is not an artefact of this program.
+
+    Args:
+        folder: The folder of the output.
+        files: What will be written.
+    """
+    for file in files:
+        if (folder / file.path).is_file() and not _ours(folder / file.header):
+            raise BadInputError(
+                f"--emit replaces only files that it has made. Received: {accept.quoted(folder / file.path)}, which "
+                f'exists and has no header "{MADE_BY}". Rename or remove it, or choose another --c-prefix.'
+            )
+
+
+def _ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return MADE_BY.encode("ascii") in file.read(_HEADER_BYTES)
+    except OSError:
+        return False
 
 
 def check_known(kinds: Iterable[str]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from sqp_tflite.emit import CStyle, Golden, Material, check_known, emit
+from sqp_tflite.emit.emit import Artefact
 from sqp_tflite.emit.golden import count_for
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, runtime_of
+from sqp_tflite.places import Place
 from sqp_tflite.report import Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena, tensor_bytes
@@ -28,6 +31,16 @@ def check_kinds(kinds: Iterable[str], target: str) -> None:
             f"--emit {','.join(wrong)} writes code for TensorFlow Lite Micro. Received: --target {target}. "
             "Omit it, or use --target tflm."
         )
+
+
+def artefact_places(output: Path, files: Iterable[Artefact]) -> list[Place]:
+    """Returns where artefacts go.
+
+    Args:
+        output: The exported file, beside which they lie.
+        files: Which.
+    """
+    return [Place(output.parent / file.path, "--emit", "-o or --c-prefix", file.in_folder) for file in files]
 
 
 def firmware(

@@ -84,8 +84,9 @@ def _check(material: Material, vectors: Golden) -> None:
 
 def _header(material: Material, vectors: Golden) -> str:
     macro, prefix = material.style.macro, material.style.prefix
+    runtime = comment_text(vectors.runtime)
     lines = [
-        f"/* {len(vectors)} inputs of the model and their outputs from {comment_text(vectors.runtime)}. */",
+        f"/* {len(vectors)} inputs of the model and their outputs from {runtime}. Made by sqp-export. */",
         f"#ifndef {macro}_GOLDEN_H_",
         f"#define {macro}_GOLDEN_H_",
         "",
@@ -109,7 +110,8 @@ def _declaration(material: Material, port: Port) -> str:
 
 
 def _source(material: Material, vectors: Golden) -> str:
-    lines = [f'#include "{material.style.prefix}_golden.h"', ""]
+    lines = ["/* Inputs and outputs of the model. Made by sqp-export. */"]
+    lines += [f'#include "{material.style.prefix}_golden.h"', ""]
     pairs = (*zip(material.inputs, vectors.inputs, strict=True), *zip(material.outputs, vectors.outputs, strict=True))
     for port, values in pairs:
         lines.append(f"{_declaration(material, port)} = {{")

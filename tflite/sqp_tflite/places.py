@@ -1,0 +1,184 @@
+"""Where outputs may go: decided before any work, by what is there and by what is read. Imports nothing slow."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqp_tflite.accept import quoted
+from sqp_tflite.errors import BadInputError
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+Identity = tuple[int, int] | str
+"""What all names of one file have in common: device and inode, or the resolved path while it does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file will be written.
+
+    Attributes:
+        path: Its path.
+        option: What names the file on the command line, for messages.
+        move: The option that puts it elsewhere.
+        own_folder: Whether its folder is made with it; otherwise the folder must exist.
+    """
+
+    path: Path
+    option: str = "-o"
+    move: str = "-o"
+    own_folder: bool = False
+
+
+def report_places(paths: Iterable[Path]) -> list[Place]:
+    """Returns the places of reports."""
+    return [Place(path, "--report", "--report") for path in paths]
+
+
+def check_places(places: Iterable[Place], inputs: Iterable[Path] = ()) -> None:
+    """Raises `BadInputError` if one of the places may not or cannot be written, before any work is done.
+
+    Args:
+        places: Where files will be written.
+        inputs: Files and folders that will be read.
+    """
+    wanted = tuple(places)
+    for place in wanted:
+        path = followed(place.path)
+        check_regular(place.path, path)
+        _check_folder(place, path)
+    check_distinct(wanted, tuple(inputs))
+
+
+def _check_folder(place: Place, path: Path) -> None:
+    """Raises if the folder of a place is missing or may not be written to."""
+    given, folder = place.path, path.parent
+    nearest = next(found for found in (folder, *folder.parents) if os.path.exists(found))
+    if not os.path.isdir(nearest):
+        raise BadInputError(
+            f"An output must lie in a folder. Received: {quoted(given)}, where {quoted(_shown(nearest, given))} is a "
+            f"file. Choose another place with {place.move}."
+        )
+    if nearest != folder and not (place.own_folder and nearest == folder.parent):
+        missing = folder.parent if place.own_folder else folder
+        raise BadInputError(
+            f"An output's folder must exist. Received: {quoted(given)}. Create {quoted(_shown(missing, given))} first."
+        )
+    if not os.access(nearest, os.W_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
+        raise BadInputError(f"An output must be writable. Received: {quoted(given)}. Choose another place.")
+
+
+def _shown(folder: Path, given: Path) -> Path:
+    """Returns a folder as the user wrote it, where it is above the path as given; a link leads elsewhere."""
+    return next((above for above in given.parents if above.name and above.resolve() == folder), folder)
+
+
+def followed(path: Path) -> Path:
+    """Returns the real path: symbolic links are followed, not replaced."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ELOOP:
+            raise _unusable(path, error) from error
+        raise BadInputError(
+            f"An output must be a new or a regular file. Received: `{path}`, a symbolic link that leads nowhere. "
+            "Remove the link, or choose another place."
+        ) from error
+
+
+def _unusable(path: Path, error: OSError) -> BadInputError:
+    return BadInputError(
+        f"An output must be writable. Received: {quoted(path)}, {error.strerror}. Choose another place."
+    )
+
+
+def check_regular(given: Path, path: Path) -> None:
+    """Raises if something other than a regular file is there: writing would replace a device, a pipe or a folder."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise _unusable(given, error) from error
+        return  # Nothing is there yet; whether it can be created shows when it is written.
+    if stat.S_ISREG(mode):
+        return
+    raise BadInputError(
+        f"An output must be a new or a regular file. Received: `{given}`, {kind(mode)}. Nothing was written. "
+        "Pass the name of a file."
+    )
+
+
+def kind(mode: int) -> str:
+    """Returns what something is that is not a regular file."""
+    return next((name for test, name in _KINDS if test(mode)), "something else")
+
+
+def check_distinct(places: tuple[Place, ...], inputs: tuple[Path, ...]) -> None:
+    """Raises if two outputs are the same file, or if one is an input or lies in an input folder."""
+    paths = [(place, followed(place.path)) for place in places]
+    # A file that is new cannot be another name of what is read.
+    read = dict(_read(inputs)) if any(os.path.exists(path) for _, path in paths) else {}
+    folders = [(given.resolve(), given) for given in inputs if given.is_dir()]
+    seen: dict[Identity, Place] = {}
+    for place, path in paths:
+        key = identity(path)
+        other = read.get(key) or next((given for folder, given in folders if path.is_relative_to(folder)), None)
+        if other is not None:
+            raise BadInputError(
+                f"An output may not replace what is read. Received: {quoted(place.path)} ({place.option}), which is "
+                f"part of {quoted(other)}. Choose another name for the output with {place.move}."
+            )
+        if key in seen:
+            raise _same(seen[key], place, "the same file")
+        seen[key] = place
+    files = {path: place for place, path in paths}
+    for place, path in paths:
+        above = next((files[folder] for folder in path.parents if folder in files), None)
+        if above is not None:
+            raise _same(above, place, "where the first would have to be a folder")
+
+
+def _same(one: Place, other: Place, how: str) -> BadInputError:
+    return BadInputError(
+        f"Each output must be a separate file. Received: {quoted(one.path)} ({one.option}) and {quoted(other.path)} "
+        f"({other.option}), {how}. Give one of them another name."
+    )
+
+
+def _read(inputs: tuple[Path, ...]) -> Iterator[tuple[Identity, Path]]:
+    """Yields every file that is read, and the input that it is part of."""
+    for given in inputs:
+        for path in _files(given) if given.is_dir() else (given,):
+            yield identity(path), given
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yields the files of a folder, also behind links, which may lead in a circle."""
+    visited = set()
+    for name, folders, names in os.walk(folder, followlinks=True):
+        key = identity(Path(name))
+        if key in visited:
+            folders.clear()
+            continue
+        visited.add(key)
+        yield from (Path(name, file) for file in names)
+
+
+def identity(path: Path) -> Identity:
+    """Returns what all names of a file have in common."""
+    try:
+        found = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
