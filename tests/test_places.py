@@ -1,6 +1,7 @@
 """Everything that will be written has a place of its own, which is known and free before any work."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.emit import MADE_BY
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import write_all
+from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ARTEFACTS, ExportOptions
 from sqp_tflite.places import Place, check_places
+from sqp_tflite.run import interpreters
 from sqp_tflite.validate import places, validate
 
 
@@ -173,3 +176,21 @@ def test_what_is_written_is_checked_again(folder):
     with pytest.raises(BadInputError, match=r"`x_data.h` \(-o\) and `x_data.h` \(--emit\), the same file"):
         write_all(same)
     assert Path("d.npz").read_bytes() == b"d.npz"
+
+
+LATE = {
+    "integers without data": (["--quantize", "int8"], "needs representative inputs.*no data. Pass --data FILE.npz"),
+    "an interpreter that is not installed": (["--target", "litert"], "which is not installed"),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_what_is_missing_is_said_before_any_work(case, folder, capfd, monkeypatch):
+    given, words = LATE[case]
+    monkeypatch.setitem(interpreters._MODULES, "litert", "a_module_that_is_not_there")
+    assert re.search(words, refused(["m.keras", *given], capfd))
+
+
+def test_a_plan_needs_neither_data_nor_an_interpreter(folder, monkeypatch):
+    monkeypatch.setitem(interpreters._MODULES, "tflm", "a_module_that_is_not_there")
+    validate(ExportOptions("m.keras", wanted=Combination("int8"), dry_run=True))

@@ -18,18 +18,15 @@ from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
 from sqp_tflite.emit.rendering import render
-from sqp_tflite.errors import BadInputError, EnvironmentMissingError, ParityError, RefusedError
+from sqp_tflite.errors import BadInputError, ParityError, RefusedError
 from sqp_tflite.files import write_all
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.journal import Compared, Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.places import Place
-from sqp_tflite.quantize.calibration import require
 from sqp_tflite.report import Finding, Kind, Report
-from sqp_tflite.run import interpreters
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.memory import memory, over_budget
@@ -40,7 +37,7 @@ from sqp_tflite.solution import solved
 from sqp_tflite.source.convert import IMPORTS
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
 from sqp_tflite.source.load import load
-from sqp_tflite.source.samples import GivenData, Samples, open_data, samples
+from sqp_tflite.source.samples import GivenData, open_data, samples
 from sqp_tflite.validate import inputs, places, style, validate
 from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
@@ -121,7 +118,7 @@ def export(
         max_error: Largest change of a value under "accurate", as a share of the activation's range; None for 1e-3.
         max_change: Largest change of an output against `model`, as a share of its range; None for 0.02 under
             "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
-        dry_run: Whether to stop after the plan.
+        dry_run: Whether to stop after the plan, which needs no `data`.
         emit: Firmware artefacts, some of "c", "resolver", "golden", "project"; written beside `output`.
         c_style: Names and places of their C symbols; None for the name of `output`.
         ram: Bytes that the arena may take, also with a unit, "64k"; None for no limit.
@@ -162,7 +159,7 @@ def run(
         began: When the user began to wait, as `time.monotonic` counts; None for now.
     """
     validate(options)  # A call that cannot work ends here, before TensorFlow does anything.
-    wanted, done, tell = options.wanted, Journal(options, began), progress or (lambda step: None)
+    done, tell = Journal(options, began), progress or (lambda step: None)
     with done.reporting():
         with _worker(options) as worker:
             tell("load")  # First, since the model's inputs say what the samples must look like.
@@ -170,7 +167,6 @@ def run(
             changed, planned = making.planned(options, given, done)
             if options.dry_run:
                 return Export(None, done.report("ok"))
-            _require(wanted, given.inputs)  # Before the steps that take minutes.
             made = making.made(options, given, changed, planned, worker, done, tell)
             if made.findings:
                 # One trial with other options, whose results go into a journal of its own.
@@ -207,18 +203,6 @@ def _loaded(options: ExportOptions) -> Given:
     )  # fmt: skip
     inputs = samples(opened, loaded.inputs, allowed)
     return Given(loaded, inputs, scaling_warnings(loaded, inputs))
-
-
-def _require(wanted: Combination, inputs: Samples) -> None:
-    runtime = runtime_of(wanted.target)
-    if not interpreters.installed(runtime):
-        raise EnvironmentMissingError(
-            f"A file for `{wanted.target}` is proven on {NAMES[runtime]}, which is not installed. "
-            f"Received: --target {wanted.target}. Install it with {interpreters.INSTALL[runtime]}, or choose "
-            "--target litert."
-        )
-    if wanted.integer:
-        require(inputs, wanted.quantize)
 
 
 def _refuse(findings: tuple[Finding, ...]) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from sqp_tflite.emit import CStyle, artefacts, check_own
 from sqp_tflite.emit.firmware import artefact_places, check_kinds
 from sqp_tflite.emit.rendering import check_names
-from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.errors import BadInputError, EnvironmentMissingError, RefusedError
 from sqp_tflite.files import check_data, check_model
-from sqp_tflite.ops.combinations import INTEGER_IO, Combination, nearest, refuse
+from sqp_tflite.ops.combinations import INTEGER_IO, Combination, nearest, refuse, require_data
+from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import HEADS, ExportOptions
 from sqp_tflite.places import Place, check_places, report_places
 from sqp_tflite.report import SOLVED_BY, Report
+from sqp_tflite.run import interpreters
 from sqp_tflite.solution import call
 from sqp_tflite.versions import versions
 from sqp_tflite.wording import harmless
@@ -27,7 +29,8 @@ def validate(options: ExportOptions) -> None:
         options: What was requested.
 
     Raises:
-        BadInputError: A value is not one of the choices, or a file is missing or cannot be written.
+        BadInputError: A value is not one of the choices, or data or a file are missing or cannot be used.
+        EnvironmentMissingError: The target's interpreter is not installed.
         RefusedError: The combination of numbers, lowering and target cannot work.
     """
     if isinstance(options.model, (str, Path)):
@@ -50,9 +53,25 @@ def validate(options: ExportOptions) -> None:
     _check_bound(options)
     check_kinds(options.emit, options.wanted.target)
     check_names(options.reports)
+    if not options.dry_run:  # A plan is made from the model only.
+        _require_means(options)
     check_places(places(options), inputs(options))
     if options.output is not None:
         check_own(options.output.parent, artefacts(options.emit, style(options).prefix))
+
+
+def _require_means(options: ExportOptions) -> None:
+    """Raises if the data or the interpreter, without which there is no proven file, are missing."""
+    wanted = options.wanted
+    runtime = runtime_of(wanted.target)
+    if not interpreters.installed(runtime):
+        raise EnvironmentMissingError(
+            f"A file for `{wanted.target}` is proven on {NAMES[runtime]}, which is not installed. "
+            f"Received: --target {wanted.target}. Install it with {interpreters.INSTALL[runtime]}, or choose "
+            "--target litert."
+        )
+    if wanted.integer:
+        require_data(wanted.quantize, options.data is not None)
 
 
 def style(options: ExportOptions) -> CStyle:

@@ -34,7 +34,7 @@ def export_parser() -> argparse.ArgumentParser:
     _data(parser)
     _activations(parser)
     _memory(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and stop; needs no --data")
     firmware = parser.add_argument_group("firmware")
     firmware.add_argument(
         "--emit",

@@ -125,3 +125,18 @@ def refuse(wanted: Combination, io: str | None) -> None:
         remedy = f"The nearest that works: {nearest(wanted)}."
         finding = Finding("the model", "", wanted.quantize, rule, remedy, Kind.DTYPE)
         raise RefusedError(f"{wanted} cannot work. {rule} {remedy}", (finding,))
+
+
+def require_data(quantize: str, given: bool) -> None:
+    """Raises `BadInputError` if a type of integers has no data of the user's to take ranges from.
+
+    Args:
+        quantize: The number type, one of `INTEGER_IO`.
+        given: Whether there are data.
+    """
+    if not given:
+        raise BadInputError(
+            f"`--quantize {quantize}` needs representative inputs: the ranges of all tensors come from them, and "
+            "made-up inputs give made-up ranges. Received: no data. Pass --data FILE.npz with a few hundred real "
+            "inputs, keyed by the Keras input's name."
+        )

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.source.samples import Samples
 
 FEW_SAMPLES = 32
 """With fewer samples a range is likely to miss values that the device will see."""
@@ -49,20 +48,6 @@ class Calibration:
         """Returns {tensor: (smallest, largest)} over all samples."""
         low, high = self.low.min(axis=0), self.high.max(axis=0)
         return {name: (float(low[i]), float(high[i])) for i, name in enumerate(self.names)}
-
-
-def require(samples: Samples, quantize: str) -> None:
-    """Raises unless the samples are the user's data.
-
-    Raises:
-        BadInputError: The samples are not the user's.
-    """
-    if not samples.given:
-        raise BadInputError(
-            f"`--quantize {quantize}` needs representative inputs: the ranges of all tensors come from them, and "
-            "made-up inputs give made-up ranges. Received: no data. Pass --data FILE.npz with a few hundred real "
-            "inputs, keyed by the Keras input's name."
-        )
 
 
 def calibrate_here(content: bytes, inputs: tuple[NDArray[Any], ...]) -> Calibration:

@@ -18,7 +18,7 @@ from sqp_tflite.flatbuffer.op_versions import versioned
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import Table, lower, verify
 from sqp_tflite.layer_names import INNER, LayerNames
-from sqp_tflite.ops.combinations import INTEGER_IO
+from sqp_tflite.ops.combinations import INTEGER_IO, require_data
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.recipe import INTEGER_BITS, Request, whole_codes
@@ -82,7 +82,7 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
     ranges: dict[str, tuple[float, float]] = {}
     notes: tuple[str, ...] = ()
     if request.quantize in INTEGER_BITS:
-        calibration.require(samples, request.quantize)
+        require_data(request.quantize, samples.given)
         found = worker.call("sqp_tflite.quantize.calibration:calibrate_here", named, samples.inputs)
         names = [tensor.name for tensor in main.tensors]
         exponents = {names[op.outputs[0]]: names[op.inputs[0]] for op in main.ops if op.name == "EXP"}
