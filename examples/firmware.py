@@ -20,8 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import sqp_keras  # noqa: F401  registers the string "squareplus"
-from sqp_tflite import Export, export
-from sqp_tflite.emit import CStyle
+from sqp_tflite import CStyle, Export, export
 
 HERE = Path(__file__).resolve().parent / "firmware"
 COMMAND = (

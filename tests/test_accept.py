@@ -133,10 +133,10 @@ def test_two_spellings_ask_for_the_same(case, monkeypatch):
 REFUSED = {
     "a dash": ("output", "-", "Standard output is for the command line; './-' is a file"),
     "a number": ("output", 5, "`output` must be a path. Received: 5. Pass the name of a file"),
-    "a negative size": ("ram", -1, "`ram` must be a number of bytes above 0, .*Received: -1. For example 200k"),
+    "a negative size": ("ram", -1, "`ram` must be a whole number of bytes above 0, .*Received: -1. For example 200k"),
     "half a byte": ("ram", "0.5", "above 0"),
     "no unit": ("ram", "64q", "Received: '64q'"),
-    "a limit of nothing": ("max_memory", 0, "`max_memory` must be a number of bytes above 0, .*Received: 0"),
+    "a limit of nothing": ("max_memory", 0, "`max_memory` must be a whole number of bytes above 0, .*Received: 0"),
     "a flag as size": ("flash", True, "Received: True"),
     "a word as flag": ("trust_code", "no", "`trust_code` must be True or False. Received: 'no'"),
     "a number of names": ("names", 5, "`names` must be a mapping, or NAME=ACTIVATION. Received: 5"),

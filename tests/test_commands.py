@@ -115,6 +115,7 @@ def test_version_names_all_that_matters(capsys):
         assert any(line.strip().startswith(f"{name} ") for line in lines)
 
 
+HERE = __file__  # Stands for a model that is never opened.
 BAD_CALLS = {
     "no model": ([], "the following arguments are required: MODEL"),
     "an unknown option": (["m.keras", "--fast"], "unrecognized arguments: --fast"),
@@ -126,18 +127,18 @@ BAD_CALLS = {
     "an unknown target": (["m.keras", "--target", "tpu"], "invalid choice: 'tpu'"),
     "an unknown artefact": (["m.keras", "--emit", "c,rust"], "must list one or more of c, resolver, golden, project"),
     "no artefact": (["m.keras", "--emit", ","], "must list one or more of"),
-    "a budget in words": (["m.keras", "--ram", "much"], "must be a number of bytes above 0"),
-    "a budget of nothing": (["m.keras", "--flash", "0"], "must be a number of bytes above 0"),
+    "a budget in words": (["m.keras", "--ram", "much"], "must be a whole number of bytes above 0"),
+    "a budget of nothing": (["m.keras", "--flash", "0"], "must be a whole number of bytes above 0"),
     "a file that is not there": (["m.keras"], "`m.keras` does not exist"),
-    "a folder of data": ([FILE, "-o", "out.tflite", "--data", str(DATA)], "is a folder. Pass an .npz file"),
-    "an output in no folder": ([FILE, "-o", "no/such/out.tflite"], "Create `no/such` first"),
-    "a report in no folder": ([FILE, "-o", "out.tflite", "--report", "no/such/r.html"], "Create `no/such` first"),
-    "an output that is a folder": ([FILE, "-o", str(DATA)], "a folder. Nothing was written. Pass the name of a file"),
-    "a report of no form": ([FILE, "--report", "r.pdf"], "must name an .html or .json file"),
-    "a prefix with a blank": ([FILE, "-o", "out.tflite", "--c-prefix", "my net"], "must be a C identifier"),
-    "a mapping without =": ([FILE, "-o", "out.tflite", "--map", "softplus"], "must be NAME=ACTIVATION"),
+    "a folder of data": ([HERE, "-o", "out.tflite", "--data", str(DATA)], "is a folder. Pass an .npz file"),
+    "an output in no folder": ([HERE, "-o", "no/such/out.tflite"], "Create `no/such` first"),
+    "a report in no folder": ([HERE, "-o", "out.tflite", "--report", "no/such/r.html"], "Create `no/such` first"),
+    "an output that is a folder": ([HERE, "-o", str(DATA)], "a folder. Nothing was written. Pass the name of a file"),
+    "a report of no form": ([HERE, "--report", "r.pdf"], "must name an .html or .json file"),
+    "a prefix with a blank": ([HERE, "-o", "out.tflite", "--c-prefix", "my net"], "must be a C identifier"),
+    "a mapping without =": ([HERE, "-o", "out.tflite", "--map", "softplus"], "must be NAME=ACTIVATION"),
     "a resolver for litert": (
-        [FILE, "-o", "o.tflite", "--emit", "resolver", "--target", "litert"],
+        [HERE, "-o", "o.tflite", "--emit", "resolver", "--target", "litert"],
         "for TensorFlow Lite Micro",
     ),
 }

@@ -355,6 +355,34 @@ def test_refuses(materials, case):
         call(materials["int8"])
 
 
+QUALIFIERS = [
+    "static",
+    "extern",
+    "register",
+    "int",
+    "const const",
+    "restrict",
+    "const static",
+    "9",
+    "_Atomic",
+    "const  x",
+]
+
+
+@pytest.mark.parametrize("qualifier", QUALIFIERS)
+def test_a_qualifier_that_does_not_compile_is_refused(qualifier):
+    with pytest.raises(BadInputError, match="each once: const, volatile, or a macro of the platform. Received"):
+        CStyle(qualifier=qualifier)
+
+
+@pytest.mark.parametrize("qualifier", ["", "const", "volatile", "const volatile", "const PROGMEM"])
+def test_a_qualifier_that_is_taken_compiles(materials, qualifier, tmp_path):
+    style = CStyle("net", "", qualifier)
+    folder = written(emit(["c"], dataclasses.replace(materials["int8"], style=style)), tmp_path)
+    command = ["gcc", "-std=c99", *STRICT, "-DPROGMEM=", "-c", str(folder / "net_data.c"), "-o"]
+    compile_ok([*command, str(folder / "out.o")])
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -1,6 +1,7 @@
 """Files are written together: all of them, or none."""
 
 import contextlib
+import errno
 import os
 import socket
 import stat
@@ -10,7 +11,7 @@ import pytest
 
 from sqp_tflite import files, places
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.places import Place
+from sqp_tflite.places import Place, report_places
 
 
 def test_files_are_written_together(tmp_path):
@@ -43,6 +44,24 @@ def test_files_are_written_all_or_none(tmp_path, fault):
         with pytest.raises(BadInputError, match="Nothing was written"):
             files.write_all({**wanted, Place(bad): b"x"})
     assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "move"), [(Place(Path("o.tflite")), "-o"), (report_places([Path("r.json")])[0], "--report")]
+)
+def test_a_full_disk_names_the_option_of_the_file_that_failed(place, move, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    staged = files._stage
+
+    def full(path, content):
+        if path.name == place.path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return staged(path, content)
+
+    monkeypatch.setattr(files, "_stage", full)
+    with pytest.raises(BadInputError, match=f"{place.path}`, No space left.*another place with {move}"):
+        files.write_all({Place(Path("first")): b"1", place: b"2"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:

@@ -97,7 +97,7 @@ def test_what_is_not_a_size_is_refused(given):
         lambda: sqp_tflite.check("m.keras", b"", max_memory=given),
     )
     for call in calls:
-        with pytest.raises(BadInputError, match="max_memory.*must be a number of bytes above 0"):
+        with pytest.raises(BadInputError, match="max_memory.*must be a whole number of bytes above 0"):
             call()
 
 

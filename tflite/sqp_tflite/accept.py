@@ -117,6 +117,12 @@ def path(name: str, value: Any) -> Path:
     return Path(given)
 
 
+def path_text(name: str, value: str) -> str:
+    """Returns the text of a path unchanged: "./-" would become "-"."""
+    path(name, value)
+    return value
+
+
 def output(name: str, value: Any) -> Path:
     """Returns the path of a file to write."""
     if isinstance(value, str) and value == "-":
@@ -149,17 +155,19 @@ def _path_or_object(name: str, value: Any) -> Any:
 
 
 def size(name: str, value: Any) -> int:
-    """Returns a number of bytes: an integer, a number, or text with a unit, such as "64k"."""
-    found = -1.0
+    """Returns a number of bytes: an integer, or text with a unit, such as "64k" or "1.5M"."""
+    found, whole = -1.0, False
     if isinstance(value, str):
-        matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", value.strip())
+        matched = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", value.strip())
         unit = matched[2].lower() if matched else ""
         if matched and unit in _UNITS:
             found = float(matched[1]) * _UNITS[unit]
+            whole = bool(unit) or found.is_integer()
     elif _number(value):
         found = _finite(value)
-    if not 1.0 <= found < LARGEST:
-        rule = "a number of bytes above 0, with k for 1024, M for 1024 * 1024, G or T"
+        whole = found.is_integer()
+    if not 1.0 <= found < LARGEST or not whole:
+        rule = "a whole number of bytes above 0, with k for 1024, M for 1024 * 1024, G or T"
         refuse(name, rule, value, "For example 200k.")
     return int(found)
 
@@ -255,7 +263,7 @@ def states(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         given = [value] if isinstance(value, str) else _several(name, value, "a mapping, or OUT=IN")
         nothing = len(given) == 1 and isinstance(given[0], str) and given[0] == "none"
-        return {} if nothing else _pairs(name, given, "OUT=IN", "lstm_h=h", "output")
+        return {} if nothing else _pairs(name, given, "OUT=IN", "lstm_h=h", "output", one=False)
     for pair in value.items():
         for end in pair:
             if not (isinstance(end, str) and end):
@@ -279,12 +287,13 @@ def rules(name: str, value: Any) -> str | dict[str, Any]:
 
 
 def _pairs(
-    name: str, given: Iterable[Any], form: str, example: str, what: str = "activation or layer"
+    name: str, given: Iterable[Any], form: str, example: str, what: str = "activation or layer", one: bool = True
 ) -> dict[str, str]:
+    """Returns the pairs; `one` says whether there may be only one equals sign in each."""
     found: dict[str, str] = {}
     for pair in given:
         key, equals, meaning = pair.strip().partition("=") if isinstance(pair, str) else ("", "", "")
-        if not (key and equals and meaning):
+        if not (key and equals and meaning) or (one and "=" in meaning):
             refuse(name, form, pair, f"For example {example}.")
         if key in found:
             raise BadInputError(f"{name} must name each {what} once. Received: {shown(key)} twice.")
@@ -320,7 +329,7 @@ def _real(value: Any) -> float:
     """Returns a real number, also from text, and NaN for anything else."""
     if isinstance(value, str):
         try:
-            return float(value)
+            return float(value) if value.isascii() and "_" not in value else math.nan
         except ValueError:
             return math.nan
     return _finite(value) if _number(value) else math.nan

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from pathlib import Path
 
 from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.places import Place, check_distinct, check_regular, followed, kind
+
+_GRAPH = "saved_model.pb"
+_PARTS = ("variables", "assets", "assets.extra")
+_HEAD = 512
 
 
 def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None:
@@ -108,8 +114,61 @@ def _stage(path: Path, content: bytes) -> Path:
 
 
 def check_model(path: Path) -> None:
-    """Raises `BadInputError` if there is no model at the path."""
+    """Raises `BadInputError` if there is no model at the path, or what is known not to be one by its first bytes."""
     check_input(path, "Pass a .keras or .h5 file or a SavedModel folder.")
+    if path.is_dir():
+        if not os.path.isfile(path / _GRAPH):
+            raise BadInputError(
+                f"{quoted(path)} must be a .keras or .h5 file or a SavedModel folder. Received: a folder without "
+                f"{_GRAPH}. Pass the path of the model."
+            )
+        return
+    what = content_of(path)
+    if what is Content.TFLITE:
+        look = f"sqp-inspect {shlex.quote(str(path))}"
+        received = f"{what.value}, which is exported already. Look at it with {look}, or pass the Keras model"
+    elif what in (Content.ARRAYS, Content.ARRAY):
+        received = f"{what.value}. Pass the Keras model, and samples with --data"
+    elif folder := _folder_of_part(path):
+        received = f"a part of a SavedModel. Pass its folder, {quoted(folder)}"
+    else:
+        return
+    raise BadInputError(f"{quoted(path)} must be a Keras model. Received: {received}.")
+
+
+class Content(Enum):
+    """What a file holds, by its first bytes."""
+
+    TFLITE = "a TFLite file"
+    ARRAYS = "arrays (.npz)"
+    ARRAY = "an array (.npy)"
+    OTHER = ""
+
+
+def content_of(path: Path) -> Content:
+    """Returns what a file holds, OTHER also for one that cannot be read: whoever opens it says why."""
+    try:
+        with path.open("rb") as file:
+            return content_by(file.read(_HEAD))
+    except OSError:
+        return Content.OTHER
+
+
+def content_by(head: bytes) -> Content:
+    """Returns what a file holds that begins so."""
+    if head[4:8] == b"TFL3":
+        return Content.TFLITE
+    if head.startswith(b"PK\x03\x04") and head[30 : 30 + int.from_bytes(head[26:28], "little")].endswith(b".npy"):
+        return Content.ARRAYS
+    return Content.ARRAY if head.startswith(b"\x93NUMPY") else Content.OTHER
+
+
+def _folder_of_part(path: Path) -> Path | None:
+    """Returns the SavedModel folder that a file is a part of."""
+    known = {_GRAPH: path.parent, "fingerprint.pb": path.parent, "keras_metadata.pb": path.parent}
+    inner = path.parent.parent if path.absolute().parent.name in _PARTS else None
+    folder = known.get(path.name, inner)
+    return folder if folder is not None and os.path.isfile(folder / _GRAPH) else None
 
 
 def check_data(path: Path) -> None:

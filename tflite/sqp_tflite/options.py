@@ -91,7 +91,7 @@ def _c_style(name: str, value: Any) -> CStyle:
     from sqp_tflite.emit import CStyle
 
     if not isinstance(value, CStyle):
-        accept.refuse(name, "a sqp_tflite.emit.CStyle", value, "For example CStyle(prefix='net').")
+        accept.refuse(name, "a sqp_tflite.CStyle", value, "For example CStyle(prefix='net').")
     return value
 
 

@@ -120,7 +120,7 @@ def export(
             "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
         dry_run: Whether to stop after the plan, which needs no `data`.
         emit: Firmware artefacts, some of "c", "resolver", "golden", "project"; written beside `output`.
-        c_style: Names and places of their C symbols; None for the name of `output`.
+        c_style: Names and places of their C symbols, a `sqp_tflite.CStyle`; None for the name of `output`.
         ram: Bytes that the arena may take, also with a unit, "64k"; None for no limit.
         flash: Bytes that the file may take, likewise.
         max_memory: Bytes that the model file and the data may each take in memory; None for an eighth of what is free.

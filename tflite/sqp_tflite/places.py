@@ -128,7 +128,7 @@ def check_distinct(places: tuple[Place, ...], inputs: tuple[Path, ...]) -> None:
     """Raises if two outputs are the same file, or if one is an input or lies in an input folder."""
     paths = [(place, followed(place.path)) for place in places]
     # A file that is new cannot be another name of what is read.
-    read = dict(_read(inputs)) if any(os.path.exists(path) for _, path in paths) else {}
+    read = dict(read_files(inputs)) if any(os.path.exists(path) for _, path in paths) else {}
     folders = [(given.resolve(), given) for given in inputs if given.is_dir()]
     seen: dict[Identity, Place] = {}
     for place, path in paths:
@@ -156,7 +156,7 @@ def _same(one: Place, other: Place, how: str) -> BadInputError:
     )
 
 
-def _read(inputs: tuple[Path, ...]) -> Iterator[tuple[Identity, Path]]:
+def read_files(inputs: Iterable[Path]) -> Iterator[tuple[Identity, Path]]:
     """Yields every file that is read, and the input that it is part of."""
     for given in inputs:
         for path in _files(given) if given.is_dir() else (given,):
@@ -181,4 +181,9 @@ def identity(path: Path) -> Identity:
         found = path.stat()
     except OSError:
         return os.path.realpath(path)
+    return identity_of(found)
+
+
+def identity_of(found: os.stat_result) -> Identity:
+    """Returns the same from what the system says about a file."""
     return found.st_dev, found.st_ino

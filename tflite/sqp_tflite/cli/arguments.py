@@ -25,9 +25,13 @@ def export_parser() -> argparse.ArgumentParser:
         "Export a Keras model to a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
         examples.EXPORT,
     )
-    parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
+    parser.add_argument("model", type=_path, metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
     parser.add_argument(
-        "-o", "--output", metavar="OUT.tflite", help="default: the model's name with .tflite; - for standard output"
+        "-o",
+        "--output",
+        type=_path,
+        metavar="OUT.tflite",
+        help="default: the model's name with .tflite, beside it; - for standard output",
     )
     _target(parser)
     _numbers(parser)
@@ -66,7 +70,7 @@ def inspect_parser() -> argparse.ArgumentParser:
     parser = _parser(
         "sqp-inspect", "Show what any TFLite file contains, and whether a target can run it.", examples.INSPECT
     )
-    parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file")
+    parser.add_argument("file", type=_path, metavar="FILE.tflite", help="any TFLite file")
     _target(parser)
     parser.add_argument(
         "--require",
@@ -85,8 +89,8 @@ def check_parser() -> argparse.ArgumentParser:
     parser = _parser(
         "sqp-check", "Compare a TFLite file with its Keras model on each installed interpreter.", examples.CHECK
     )
-    parser.add_argument("model", metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
-    parser.add_argument("file", metavar="FILE.tflite", help="any TFLite file made from the model")
+    parser.add_argument("model", type=_path, metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
+    parser.add_argument("file", type=_path, metavar="FILE.tflite", help="any TFLite file made from the model")
     _data(parser)
     parser.add_argument(
         "--tolerance",
@@ -210,7 +214,9 @@ def _activations(parser: argparse.ArgumentParser) -> None:
 
 
 def _data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y")
+    parser.add_argument(
+        "--data", type=_path, metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y"
+    )
     parser.add_argument(
         "--map", action="append", default=[], metavar="NAME=ACT", help="meaning of an unknown activation name"
     )
@@ -241,6 +247,7 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     if reports:
         group.add_argument(
             "--report",
+            type=_path,
             action="append",
             default=[],
             metavar="FILE",
@@ -280,3 +287,4 @@ _listed = _read(accept.listed)
 _bound = _read(accept.fraction)
 _positive = _read(accept.positive)
 _share = _read(accept.share)
+_path = _read(accept.path_text)

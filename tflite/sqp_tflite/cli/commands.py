@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from sqp_tflite.cli import piped
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
 from sqp_tflite.cli.piped import DASH, Piped
 from sqp_tflite.cli.running import Call, Outcome, console, progress_of, run_command, show_result
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.files import check_data, check_input, check_model
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
 
@@ -68,9 +71,9 @@ def _options(call: Call) -> ExportOptions:
 
     given = call.options
     source = Path(given.model)
-    output = Path(given.output or f"{source.with_suffix('')}.tflite")
+    output = _beside(source) if given.output is None else Path(given.output)
     nowhere = given.dry_run or given.output == DASH
-    prefix = given.c_prefix or CStyle.named(output.stem).prefix
+    prefix = CStyle.named(output.stem).prefix if given.c_prefix is None else given.c_prefix
     return ExportOptions(
         model=source,
         output=None if nowhere else output,
@@ -99,6 +102,17 @@ def _options(call: Call) -> ExportOptions:
     )
 
 
+def _beside(model: Path) -> Path:
+    """Returns the output that is meant where none is named: beside the model, a folder included, under its name."""
+    named = model if model.name not in ("", "..") else model.resolve()
+    if not named.name:
+        check_model(model)
+        raise BadInputError(
+            f"An output needs a name. Received: {accept.quoted(model)}, which has none. Pass it with -o."
+        )
+    return named.with_name(f"{named.name if os.path.isdir(named) else named.stem}.tflite")
+
+
 def _inspect(call: Call) -> Outcome:
     options = call.options
     from sqp_tflite.cli.text import show_graph
@@ -121,6 +135,11 @@ def _inspect(call: Call) -> Outcome:
 
 def _check(call: Call) -> Outcome:
     options = call.options
+    # Before TensorFlow is imported.
+    check_model(Path(options.model))
+    check_input(Path(options.file), "Pass a .tflite file.")
+    if options.data is not None:
+        check_data(Path(options.data))
     with progress_of(call) as tell:
         tell("load")
         from sqp_tflite.parity import check

@@ -15,9 +15,10 @@ from enum import Enum
 from pathlib import Path
 from typing import IO
 
+from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError
 from sqp_tflite.files import write_all
-from sqp_tflite.places import Place
+from sqp_tflite.places import Place, identity, identity_of, read_files
 from sqp_tflite.report import Report
 
 DASH = "-"
@@ -69,6 +70,34 @@ def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
         raise EnvironmentMissingError(
             f"Standard output must be open for {piped(options).value}. Received: a closed one. Name a file."
         )
+    _check_apart(options, out)
+
+
+def _check_apart(options: argparse.Namespace, out: IO[str]) -> None:
+    """Raises if standard output is a file that is read, or that is written by name."""
+    try:
+        os.write(out.fileno(), b"")
+        key = identity_of(os.fstat(out.fileno()))
+    except (OSError, ValueError):  # A stream without a descriptor is no file; one that takes nothing changes none.
+        return
+    given = [getattr(options, name, None) for name in ("model", "file", "data")]
+    inputs = [Path(path) for path in given if path]
+    if not piped(options):
+        # Text may go to a new file in the model's folder.
+        inputs = [path for path in inputs if not os.path.isdir(path)]
+    for found, path in read_files(inputs):
+        if found == key:
+            raise BadInputError(
+                f"An output may not replace what is read. Received: standard output, which leads into {quoted(path)}. "
+                "Choose another name after the > or >>."
+            )
+    written = [path for path in (getattr(options, "output", None), *getattr(options, "report", ())) if path]
+    for path in written if piped(options) else ():
+        if path != DASH and identity(Path(path)) == key:
+            raise BadInputError(
+                f"Each output must be a separate file. Received: standard output and {quoted(path)}, the same file. "
+                "Give one of them another name."
+            )
 
 
 def _check_model(options: argparse.Namespace, out: IO[str]) -> None:

@@ -170,7 +170,7 @@ def _told(call: Call, program: str, error: ExportError) -> int:
 def _tell(call: Call, program: str, error: ExportError) -> None:
     """Shows an error: the whole report if there is one, as text on standard error or as JSON on standard output."""
     report = dataclasses.replace(error.report, seconds=call.seconds()) if error.report else None
-    if call.options.json and report:
+    if report and (call.options.json or call.piped is Piped.REPORT):
         print(json.dumps(report.to_dict(), indent=2), file=call.out)
     if report and not call.options.json and not call.options.quiet:
         from sqp_tflite.cli.text import show_report

@@ -22,6 +22,12 @@ _KEYWORDS = frozenset(
     "this throw true try typedef typename union unsigned using virtual void volatile while xor".split()
 )
 
+_NO_QUALIFIERS = (_KEYWORDS - {"const", "volatile"}) | frozenset(
+    "consteval constinit nullptr static_assert thread_local typeof typeof_unqual wchar_t char8_t char16_t char32_t "
+    "_Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local".split()
+)
+"""Words of C and C++ that are no qualifier of an array; another word may be a macro of the platform."""
+
 _C_TYPES = {"float32": "float", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t"}
 _C_TYPES |= {"int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "float64": "double", "bool": "bool"}
 
@@ -55,10 +61,13 @@ class CStyle:
                 f"The linker section must be a section's name. Received: {accept.shown(self.section)}. "
                 "Pass e.g. --c-section .rodata."
             )
-        if not re.fullmatch(r"[A-Za-z0-9_ ]*", self.qualifier):
+        words = self.qualifier.split(" ") if self.qualifier else []
+        wrong = [word for word in words if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word) or word in _NO_QUALIFIERS]
+        if wrong or len(words) != len(set(words)):
             raise BadInputError(
-                "The C qualifier must consist of words. Received: "
-                f"{accept.shown(self.qualifier)}. Pass e.g. --c-qualifier const, or '' to put the array in RAM."
+                "The C qualifier must consist of words that may stand before the array's type, each once: const, "
+                f"volatile, or a macro of the platform. Received: {accept.shown(self.qualifier)}. Pass e.g. "
+                "--c-qualifier const, or '' to put the array in RAM."
             )
 
     @classmethod

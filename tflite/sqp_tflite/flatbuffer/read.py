@@ -12,7 +12,7 @@ from typing import Any
 
 from sqp_tflite import accept
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.files import check_input
+from sqp_tflite.files import Content, check_input, content_by
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Graph, Op, Quantization, Signature, Subgraph, Tensor
 from sqp_tflite.limits import Limit, limit
@@ -124,6 +124,9 @@ def _check_indices(graph: Subgraph) -> None:
 
 
 def _hint(content: bytes) -> str:
+    what = content_by(content[:512])
+    if what is not Content.OTHER:
+        return f"It holds {what.value}, which sqp-export and sqp-check take as --data. Pass a .tflite file."
     if content[:4] == b"PK\x03\x04" or content[:4] == b"\x89HDF":
         return "It looks like a Keras model: export it with sqp-export, or name the .tflite file in its place."
     return "Pass a .tflite file."
