@@ -37,6 +37,8 @@ class Kind(str, enum.Enum):
     """Variables or random numbers."""
     DATA = "data"
     """The samples."""
+    WEIGHTS = "weights"
+    """Constants that are not finite."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, INTEGER_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layer_names import THE_MODEL, LayerNames
+from sqp_tflite.ops.finite import not_finite
 from sqp_tflite.ops.policy import (
     ADMITTED,
     EXP_AND_LOG,
@@ -53,15 +55,23 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
         layers: Names the Keras layer of each op; without it the tensor's scope is named.
     """
     layers = layers or LayerNames()
-    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank, _indices, _scales)) + _open_shapes(
-        graph, layers
-    )
+    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank, _indices, _scales))
+    findings += _open_shapes(graph, layers) + _not_finite(graph, layers)
     return tuple(dict.fromkeys(findings))
+
+
+def _not_finite(graph: Graph, layers: LayerNames) -> list[Finding]:
+    found = []
+    for subgraph, reader, finding in not_finite(graph):
+        layer = layer_of(subgraph, reader, layers) if reader else layers.of(finding.layer)
+        found.append(dataclasses.replace(finding, layer=layer))
+    return found
 
 
 def silent(graph: Graph, target: str) -> tuple[Finding, ...]:
     """Returns what the target's interpreter gets wrong without saying so, although it runs the file."""
-    return tuple(dict.fromkeys(_each(graph, target, LayerNames(), (_hybrid, _rank, _scales))))
+    found = _each(graph, target, LayerNames(), (_hybrid, _rank, _scales)) + _not_finite(graph, LayerNames())
+    return tuple(dict.fromkeys(found))
 
 
 def exp_and_log(graph: Graph) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
-from sqp_tflite.source import declared, hooks, keras2, model_file, saved_model_code
+from sqp_tflite.source import declared, finite, hooks, keras2, model_file, saved_model_code
 from sqp_tflite.source.custom_objects import Explained, import_all
 from sqp_tflite.source.keras_errors import cause, out_of_memory, running
 from sqp_tflite.source.output_names import output_names
@@ -92,7 +92,7 @@ def load(
 
     Raises:
         BadInputError: No such file, not a model, damaged, unknown names, code in the file, a model never built, an
-            input with an open dimension.
+            input with an open dimension, a weight that is not finite.
     """
     if isinstance(model, (str, Path)):
         path = Path(model)
@@ -136,6 +136,7 @@ def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> L
         for name, shape, dtype in raw
     )
     paths = tuple(path for path, _ in sites.paths(model))
+    finite.require_weights(model, source)
     return Loaded(model, _caller(model, source), source, inputs, paths)
 
 
@@ -303,6 +304,7 @@ def _saved_model(path: Path, trust: bool, allowed: Limit) -> Loaded:
     inputs = tuple(
         InputSpec(name, _closed(name, shapes[name], {}, str(path)), spec.dtype.name) for name, spec in specs.items()
     )
+    finite.require_variables((*getattr(held, "variables", ()), *signature.variables), str(path))
 
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         with running(str(path)):

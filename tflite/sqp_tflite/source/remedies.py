@@ -126,6 +126,8 @@ class _Judge:
 
     def remedy(self, finding: Finding) -> Remedy:
         """Returns the remedy of the first way that knows one, the audit's where none does."""
+        if finding.kind is Kind.WEIGHTS:
+            return Remedy(finding, {"quantize": "float32"} if finding.dtype == "float16" else None)
         if self._now.model is None:
             return self._without_model(finding)
         for way in (self._input, self._mask, self._layer, self._head, self._left, self._activation, self._own,

@@ -22,6 +22,7 @@ from sqp_tflite.errors import RefusedError
 from sqp_tflite.layer_names import FORM_SCOPE, MODEL_SCOPE, LayerNames, in_scope, scope_name
 from sqp_tflite.report import Finding, Kind, StatePair
 from sqp_tflite.source import hooks
+from sqp_tflite.source.finite import require_constants
 from sqp_tflite.source.load import InputSpec
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.states import state_pairs
@@ -66,7 +67,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
 
     Raises:
         RefusedError: The model keeps state in variables, draws random numbers or loops over an open time dimension.
-        BadInputError: A layer of the model raises an error, or `states` do not fit the model.
+        BadInputError: A layer of the model raises an error, or `states` do not fit the model, or it holds NaN.
         EnvironmentMissingError: This TensorFlow cannot write weights into a graph in the known way.
     """
     freeze, loaded = private.require("freeze"), plan.loaded
@@ -105,6 +106,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
     pairs = tuple(
         StatePair(outputs[out], named[into].name, out, into) for out, into in state_pairs(loaded, ends, states)
     )
+    require_constants(definition, layers, loaded.source)
     content = definition.SerializeToString(deterministic=True)
     return Traced(content, named, outputs, layers, tuple(steps.items()), forms_made, pairs)
 

@@ -1,0 +1,124 @@
+"""Refuses numbers that are not finite in a model: the samples need not come across them, users of the device will."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from sqp_keras.models import sites
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.finite import amiss
+from sqp_tflite.wording import LONGEST_NAME, harmless, shortened
+
+_MOST_LISTED = 3
+
+_REMEDY = (
+    "A training that diverged leaves such numbers: load an earlier checkpoint, or train again with a lower learning "
+    "rate or with clipnorm."
+)
+_CONSTANT_REMEDY = "Compute the constant without a division by 0 and without a root or logarithm of a negative number."
+
+_WEIGHED = frozenset(
+    "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum Conv2D Conv3D DepthwiseConv2dNative Conv2DBackpropInput "
+    "Conv3DBackpropInputV2 BiasAdd GatherV2 ResourceGather FusedBatchNormV3".split()
+)
+"""Operations whose constants are weights. Elsewhere an infinity may have a meaning: in a mask, or around a pooling."""
+
+_PASSING = frozenset("Identity Reshape Transpose Cast ExpandDims Squeeze ReadVariableOp".split())
+
+
+def require_weights(model: Any, source: str) -> None:
+    """Raises if a weight of a Keras model, trainable or not, used or not, is not finite.
+
+    Args:
+        model: The model.
+        source: What messages call it.
+
+    Raises:
+        BadInputError: At least one weight is not; the first ones are named.
+    """
+    owners: dict[int, str] = {}
+    for path, layer in sites.paths(model):  # Parents come first, so that the innermost layer stays.
+        if isinstance(layer, keras.layers.Layer):
+            owners |= dict.fromkeys(map(id, layer.weights), path)
+    _require(((f"{owners.get(id(weight), model.name)}: {weight.name}", weight) for weight in model.weights), source)
+
+
+def require_variables(variables: Iterable[Any], source: str) -> None:
+    """Raises if a variable of a SavedModel is not finite.
+
+    Args:
+        variables: Of TensorFlow.
+        source: What messages call the SavedModel.
+
+    Raises:
+        BadInputError: At least one is not.
+    """
+    each = {id(variable): variable for variable in variables}
+    _require(((variable.name, variable) for variable in each.values()), source)
+
+
+def require_constants(definition: Any, layers: LayerNames, source: str) -> None:
+    """Raises if a graph holds NaN, or an infinity among its weights.
+
+    Args:
+        definition: A frozen GraphDef.
+        layers: Names the layer of a node.
+        source: What messages call the model.
+
+    Raises:
+        BadInputError: It does.
+    """
+    import tensorflow as tf
+
+    nodes = {node.name: node for node in definition.node}
+    weights = set(_weights(nodes))
+    found = []
+    for name, node in nodes.items():
+        if node.op != "Const" or not tf.as_dtype(node.attr["dtype"].type).is_floating:
+            continue
+        what = amiss(tf.make_ndarray(node.attr["value"].tensor), infinite=name in weights)
+        if what:
+            found.append(f"{what} of a constant of `{_short(layers.of(name))}`")
+    if found:
+        raise BadInputError(
+            f"The constants of `{source}` must be finite. Received: {_several(found)}. {_CONSTANT_REMEDY}"
+        )
+
+
+def _weights(nodes: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the constants that a weighing operation reads."""
+    for node in nodes.values():
+        if node.op not in _WEIGHED:
+            continue
+        for given in node.input:
+            source = nodes.get(given.partition(":")[0])
+            while source is not None and source.op in _PASSING:
+                source = nodes.get(source.input[0].partition(":")[0])
+            if source is not None and source.op == "Const":
+                yield source.name
+
+
+def _require(weights: Iterable[tuple[str, Any]], source: str) -> None:
+    found = []
+    for name, weight in weights:
+        if "float" not in str(getattr(weight.dtype, "name", weight.dtype)):
+            continue
+        what = amiss(np.asarray(weight))
+        if what:
+            found.append(f"{what} of `{_short(name)}`")
+    if found:
+        raise BadInputError(f"Every weight of `{source}` must be finite. Received: {_several(found)}. {_REMEDY}")
+
+
+def _short(name: str) -> str:
+    return shortened(harmless(name), LONGEST_NAME)
+
+
+def _several(found: list[str]) -> str:
+    more = len(found) - _MOST_LISTED
+    return ", ".join(found[:_MOST_LISTED]) + (f" and {more:,} more like it" if more > 0 else "")
