@@ -36,6 +36,11 @@ def harmless(text: str) -> str:
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)
 
 
+def harmless_lines(text: str) -> str:
+    """Returns a text of several lines with everything as escapes that is neither printable nor a line break."""
+    return "\n".join(map(harmless, text.split("\n")))
+
+
 def shortened(text: str, most: int = LONGEST) -> str:
     """Returns a text of at most `most` characters: what is too much is left out in the middle."""
     if len(text) <= most:

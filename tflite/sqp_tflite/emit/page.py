@@ -13,6 +13,7 @@ from sqp_tflite.emit.templates import template
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, RUNTIMES, runtime_of
 from sqp_tflite.report import SOLVED_BY, Report
+from sqp_tflite.wording import harmless_lines
 
 _VERDICTS = {
     "ok": ("OK", "may ship to"),
@@ -41,7 +42,7 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
     word, verb = _VERDICTS[report.verdict]
     drawn = curves(report, content) if report.plan or report.replacements else ()
     used = {family(op, report.target) for _, op in graph.all_ops()}
-    return template("report.html").render(
+    page = template("report.html").render(
         report=report,
         graph=graph,
         word=word,
@@ -58,6 +59,7 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         agreement=tables(report.agreement),
         worst_layer=max((row.error_of_range for row in report.layer_errors), default=0.0) or 1.0,
     )
+    return harmless_lines(page)  # The drawings hold names, too.
 
 
 def _worst(curve: Curve) -> str:

@@ -13,6 +13,7 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.ops.audit import release_notes
 from sqp_tflite.run.arena import peak
 from sqp_tflite.run.interpreters import INSTALL
+from sqp_tflite.wording import harmless_lines
 
 _TEMPLATES = {
     "README.md": "README.md",
@@ -38,13 +39,15 @@ def project(material: Material) -> dict[str, str | bytes]:
     prefix = material.style.prefix
     values = _values(material)
     files: dict[str, str | bytes] = {
-        name.format(prefix=prefix): template(f"project/{source}").render(values) for source, name in _TEMPLATES.items()
+        name.format(prefix=prefix): harmless_lines(template(f"project/{source}").render(values))
+        for source, name in _TEMPLATES.items()
     }
     return {**files, **c_array(material), **resolver(material), **golden(material), f"{prefix}.tflite": material.model}
 
 
 def _values(material: Material) -> dict[str, Any]:
     step, tensor = peak(material.graph)
+    peak_layer = material.report.memory.peak_layer or tensor.name
     return {
         "m": material,
         "report": material.report,
@@ -61,5 +64,6 @@ def _values(material: Material) -> dict[str, Any]:
         "peak_op": step.name,
         "peak_bytes": step.total,
         "peak_tensor": tensor.name,
-        "peak_layer": material.report.memory.peak_layer or tensor.name,
+        "peak_layer": peak_layer,
+        "peak_comment": comment_text(peak_layer),
     }

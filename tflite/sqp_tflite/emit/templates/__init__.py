@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from sqp_tflite.wording import harmless
+
 if TYPE_CHECKING:
     import jinja2
 
@@ -23,4 +25,11 @@ def template(name: str) -> jinja2.Template:
         keep_trailing_newline=True,
     )
     environment.filters["grouped"] = lambda number: f"{number:,}"
+    environment.filters["code"] = _code
+    environment.filters["harmless"] = harmless
     return environment.get_template(name)
+
+
+def _code(name: str) -> str:
+    """Returns a name as code in a table of Markdown, which nothing in it can end."""
+    return "`" + harmless(name).replace("`", "'").replace("|", "\\|") + "`"

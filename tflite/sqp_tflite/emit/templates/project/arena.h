@@ -11,7 +11,7 @@
 #define {{ macro }}_ARENA_BYTES {{ arena.needed }}
 #endif
 
-/* The size of all tensors at the memory peak: {{ peak_op }} in {{ peak_layer | replace("*/", "* /") }}. */
+/* The size of all tensors at the memory peak: {{ peak_op }} in {{ peak_comment }}. */
 #define {{ macro }}_PEAK_TENSOR_BYTES {{ peak_bytes }}
 
 #endif /* {{ macro }}_ARENA_H_ */
