@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # Not from `typing`, whose import takes longer than all else that a command begins with.
 if TYPE_CHECKING:
+    from typing import Any
+
     from sqp_keras import __version__
     from sqp_tflite.emit.material import CStyle
     from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
@@ -51,5 +51,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sqp_tflite' has no attribute {name!r}")
+    import importlib
+
     module, attribute = _HOMES[name]
     return getattr(importlib.import_module(module), attribute)

@@ -7,22 +7,21 @@ import contextlib
 import dataclasses
 import json
 import shlex
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 from sqp_tflite.cli import piped
 from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import Piped
+from sqp_tflite.cli.signals import Ending, ended_softly
 from sqp_tflite.errors import ExportError, unforeseen
 from sqp_tflite.wording import readable
 
 _INTERRUPTED = 130
-_TERMINATED = 143
 
 _STARTED = process_start()
 
@@ -69,6 +68,20 @@ def run_command(
     """Reads a call, runs it, shows what came out and returns the exit code; None stands for the process's arguments."""
     began = _STARTED if arguments is None else time.monotonic()
     given = list(sys.argv[1:] if arguments is None else arguments)
+    with ended_softly(last=arguments is None) as ending:
+        try:
+            return _run(parser, given, action, began, ending)
+        except KeyboardInterrupt:
+            return _interrupted(sys.stderr, parser)
+
+
+def _run(
+    parser: argparse.ArgumentParser,
+    given: list[str],
+    action: Callable[[Call], Outcome],
+    began: float,
+    ending: Ending,
+) -> int:
     from sqp_tflite.cli.noise import open_streams, quiet, throw_away_output
 
     closed = open_streams()
@@ -81,31 +94,47 @@ def run_command(
         throw_away_output()
         return _unprintable(sys.stderr, parser.prog, error)
     wanted = piped.piped(options)
-    with quiet(options.debug, bool(wanted)) as (out, err), _ended_softly():
+    with quiet(options.debug, bool(wanted)) as (out, err):
         call = Call(options, out, err, shlex.join([parser.prog, *given]), wanted, began)
         try:
             piped.check(options, out, "stdout" in closed)
             outcome = action(call)
         except ExportError as error:
+            if ending.interrupted:
+                return _interrupted(err, parser)
             _traced(call)
             return _told(call, parser.prog, error)
         except KeyboardInterrupt:
-            _say(err, f"{parser.prog}: interrupted, nothing was written")
-            return _INTERRUPTED
+            return _interrupted(err, parser)
         except Exception as error:  # The last resort: whatever was not foreseen is one line, and never a refusal.
+            if ending.interrupted:
+                return _interrupted(err, parser)
             _traced(call)
             _say(err, f"{parser.prog}: {unforeseen(error)}")
             return ExportError.exit_code
-        try:
-            outcome.show()
-            out.flush()
-        except BrokenPipeError:
-            pass  # The reader of the output (`| head`) has stopped.
-        except OSError as error:
-            code = _unprintable(err, parser.prog, error, outcome.written)
-            # What is on the disk decides: an export that wrote its file has not failed.
-            return outcome.code if outcome.written or outcome.code else code
-        return outcome.code
+        return _shown(call, parser.prog, outcome)
+
+
+def _shown(call: Call, program: str, outcome: Outcome) -> int:
+    """Prints what a command found and returns its exit code: what is on the disk decides."""
+    try:
+        outcome.show()
+        call.out.flush()
+    except BrokenPipeError:
+        pass  # The reader of the output (`| head`) has stopped.
+    except OSError as error:
+        code = _unprintable(call.err, program, error, outcome.written)
+        # An export that wrote its file has not failed.
+        return outcome.code if outcome.written or outcome.code else code
+    except KeyboardInterrupt:
+        _say(call.err, f"{program}: interrupted.{outcome.written}")
+        return outcome.code if outcome.written else _INTERRUPTED
+    return outcome.code
+
+
+def _interrupted(stream: IO[str], parser: argparse.ArgumentParser) -> int:
+    _say(stream, f"{parser.prog}: interrupted, nothing was written")
+    return _INTERRUPTED
 
 
 def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
@@ -134,24 +163,6 @@ def _say(stream: IO[str], line: str) -> None:
     """Prints a line where someone may see it; a stream that is gone or full is no reason to end in another way."""
     with contextlib.suppress(OSError, ValueError):
         print(readable(line), file=stream, flush=True)
-
-
-@contextlib.contextmanager
-def _ended_softly() -> Iterator[None]:
-    """Makes SIGTERM run the `finally` clauses, so that no temporary file and no child process is left."""
-
-    def leave(*_: object) -> None:
-        raise SystemExit(_TERMINATED)
-
-    try:
-        before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:  # Not the main thread: its owner handles signals.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _told(call: Call, program: str, error: ExportError) -> int:

@@ -1,0 +1,52 @@
+"""What signals do to a command: the first one ends it through its clean-up, which no later one disturbs."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+TERMINATED = 143
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(slots=True)
+class Ending:
+    """Whether the command was interrupted: a library's import may turn what was raised into another error."""
+
+    interrupted: bool = False
+
+
+@contextlib.contextmanager
+def ended_softly(last: bool) -> Iterator[Ending]:
+    """Makes SIGINT and SIGTERM run the `finally` clauses, so that no temporary file and no child process is left.
+
+    Args:
+        last: Whether the process ends after the block. Then signals are ignored there: the exit code is known.
+    """
+    state = Ending()
+
+    def leave(number: int, _: object) -> None:
+        for one in _ENDING:
+            signal.signal(one, signal.SIG_IGN)
+        if number == signal.SIGTERM:
+            raise SystemExit(TERMINATED)
+        state.interrupted = True
+        raise KeyboardInterrupt
+
+    before = {}
+    try:
+        for one in _ENDING:
+            # A background job of a shell is started with SIGINT ignored, and stays so.
+            if signal.getsignal(one) is not signal.SIG_IGN:
+                before[one] = signal.signal(one, leave)
+    except ValueError:  # Not the main thread: its owner handles signals.
+        yield state
+        return
+    try:
+        yield state
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_IGN if last else handler)
