@@ -16,6 +16,7 @@ from sqp_tflite.cli.commands import export_main, inspect_main
 from sqp_tflite.emit.rendering import check_names, render
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.inspection import inspection
+from written import Written
 
 DATA = Path(__file__).parent / "data"
 SCHEMA = json.loads(importlib.resources.files("sqp_tflite").joinpath("report.schema.json").read_text("utf-8"))
@@ -150,3 +151,32 @@ def test_a_report_needs_an_ending_that_says_its_form(capfd, tmp_path):
     (tmp_path / "m.keras").write_bytes(b"")
     assert export_main([str(tmp_path / "m.keras"), "--report", "report.pdf"]) == 2
     assert "must name an .html or .json file" in capfd.readouterr().err
+
+
+def test_what_is_not_finite_is_null_and_the_report_stays_valid():
+    nan = float("nan")
+    found = dataclasses.replace(
+        full(),
+        inputs=(report.TensorRow(0, "x", (1, 2), "int8", nan, -3),),
+        agreement=(dataclasses.replace(AGREED, max_abs_error=nan, error_of_range=float("inf")),),
+        plan=(dataclasses.replace(PLANNED, now=report.Activation("relu", (("max_value", float("inf")), ("at", nan)))),),
+    )
+    text = report.json_text(found.to_dict())
+    held = json.loads(text, parse_constant=pytest.fail)
+    validate(held)
+    assert held["inputs"][0]["scale"] is held["agreement"][0]["error_of_range"] is None
+    assert held["plan"][0]["now"]["parameters"] == {"max_value": None, "at": None}
+
+
+def test_a_file_whose_scale_is_nan_has_valid_reports(tmp_path, capfd):
+    file = Written()
+    x = file.value(name="x", scale=float("nan"))
+    (tmp_path / "nan.tflite").write_bytes(file.ends([x], [file.op("ABS", x, name="y")]))
+    given = [str(tmp_path / "nan.tflite"), "--target", "litert"]
+    assert inspect_main([*given, "--json", "--report", str(tmp_path / "r.json")]) == 1
+    for text in (capfd.readouterr().out, (tmp_path / "r.json").read_text("utf-8")):
+        held = json.loads(text, parse_constant=pytest.fail)
+        validate(held)
+        assert held["inputs"][0]["scale"] is None and "of its scale" in json.dumps(held["findings"])
+    assert inspect_main([*given, "--report", "-"]) == 1
+    validate(json.loads(capfd.readouterr().out, parse_constant=pytest.fail))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -317,15 +319,22 @@ class Report:
         return {"schema": SCHEMA, **_plain(self), "versions": dict(self.versions)}
 
 
+def json_text(value: Any) -> str:
+    """Returns data as JSON: plain ASCII, and null in the place of NaN and infinities, which JSON does not have."""
+    return json.dumps(_plain(value), indent=2, allow_nan=False)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, PlanRow):
         return value.to_dict()
     if isinstance(value, Activation):
-        return {"name": value.name, "parameters": dict(value.parameters), "spelled": value.spelled}
+        return {"name": value.name, "parameters": _plain(dict(value.parameters)), "spelled": value.spelled}
     if isinstance(value, enum.Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
-    return value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -19,7 +18,7 @@ from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError
 from sqp_tflite.files import write_all
 from sqp_tflite.places import Place, identity, identity_of, read_files
-from sqp_tflite.report import Report
+from sqp_tflite.report import Report, json_text
 
 DASH = "-"
 
@@ -143,7 +142,7 @@ def deliver(
     if what is Piped.MODEL:
         _write(stream, what, content)
     elif what is Piped.REPORT:
-        _write(stream, what, (json.dumps(report.to_dict(), indent=2) + "\n").encode("utf-8"))
+        _write(stream, what, (json_text(report.to_dict()) + "\n").encode("utf-8"))
     write_all(files, inputs)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import shlex
 import sys
 import time
@@ -19,6 +18,7 @@ from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import Piped
 from sqp_tflite.cli.signals import Ending, ended_softly
 from sqp_tflite.errors import ExportError, unforeseen
+from sqp_tflite.report import json_text
 from sqp_tflite.wording import readable
 
 _INTERRUPTED = 130
@@ -182,7 +182,7 @@ def _tell(call: Call, program: str, error: ExportError) -> None:
     """Shows an error: the whole report if there is one, as text on standard error or as JSON on standard output."""
     report = dataclasses.replace(error.report, seconds=call.seconds()) if error.report else None
     if report and (call.options.json or call.piped is Piped.REPORT):
-        print(json.dumps(report.to_dict(), indent=2), file=call.out)
+        print(json_text(report.to_dict()), file=call.out)
     if report and not call.options.json and not call.options.quiet:
         from sqp_tflite.cli.text import show_report
 
@@ -201,7 +201,7 @@ def progress_of(call: Call) -> contextlib.AbstractContextManager[Callable[[str],
 def show_result(call: Call, found: dict[str, Any], show: Callable[[Any], None]) -> None:
     """Prints what a command found: as one JSON object, as text on a console, or not at all."""
     if call.options.json:
-        print(json.dumps(found, indent=2), file=call.out)
+        print(json_text(found), file=call.out)
     elif not call.options.quiet:
         show(console(call.text))
 

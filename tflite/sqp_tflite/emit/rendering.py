@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.report import Report
+from sqp_tflite.report import Report, json_text
 
 ENDINGS = (".html", ".json")
 
@@ -31,7 +30,7 @@ def render(report: Report, graph: Graph, content: bytes, ending: str) -> bytes:
         ending: One of `ENDINGS`.
     """
     if ending.lower() == ".json":
-        return (json.dumps(report.to_dict(), indent=2) + "\n").encode("utf-8")
+        return (json_text(report.to_dict()) + "\n").encode("utf-8")
     from sqp_tflite.emit.page import html
 
     return html(report, graph, content).encode("utf-8")
