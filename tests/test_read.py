@@ -7,9 +7,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 import sqp_tflite
 from models import converted, dense
-from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.flatbuffer.schema import pack, unpack
+from sqp_tflite.flatbuffer.schema import names, pack, unpack
 from sqp_tflite.ops.audit import audit
 from written import perceptron
 
@@ -99,3 +99,34 @@ def test_float_islands_of_an_integer_file_are_seen():
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     (island,) = read(converter.convert()).float_islands()
     assert [op.name for op in island] == ["ELU"]
+
+
+@pytest.mark.parametrize("size", [1, 5, 15, 17, 64])
+def test_a_constant_of_another_size_than_its_shape_says_is_damage(size):
+    """Interpreters would read past its end."""
+    model = unpack(perceptron())
+    graph = model.subgraphs[0]
+    (bias,) = [tensor for tensor in graph.tensors if tensor.name == b"bias"]
+    model.buffers[bias.buffer].data = np.zeros(size, np.uint8)
+    with pytest.raises(
+        sqp_tflite.BadInputError, match=rf"damaged.*`bias`, float32 \(4,\), which takes 16.* with {size}"
+    ):
+        read(pack(model))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "declared"),
+    [
+        ("int4", (3,), 2), ("int4", (2, 2), 2), ("uint4", (5,), 3), ("int2", (5,), 2), ("bool", (3,), 3),
+        ("bfloat16", (3,), 6), ("float8_e5m2", (3,), 3), ("complex64", (2,), 16), ("float32", (), 4),
+        ("float32", (0, 3), 0), ("string", (3,), None), ("resource", (), None),
+    ],
+)  # fmt: skip
+def test_sizes_that_shapes_declare(dtype, shape, declared):
+    assert Tensor(0, "c", shape, dtype).declared_bytes == declared
+    assert Tensor(0, "c", shape, dtype, sparse=True).declared_bytes is None
+
+
+def test_every_type_of_the_schema_has_a_size_or_none():
+    sized = {name for name in names("TensorType").values() if Tensor(0, "", (), name.lower()).declared_bytes}
+    assert set(names("TensorType").values()) - sized == {"STRING", "RESOURCE", "VARIANT"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,6 +20,13 @@ TYPE_CHANGES = ("QUANTIZE", "DEQUANTIZE")
 
 _SMALL_WEIGHTS = ("int4", "int8", "uint8")
 _PACKED_BITS = MappingProxyType({"int2": 2, "int4": 4, "uint4": 4})
+_BITS = MappingProxyType(
+    dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e5m2"), 8)
+    | dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 16)
+    | dict.fromkeys(("int32", "uint32", "float32"), 32)
+    | dict.fromkeys(("int64", "uint64", "float64", "complex64"), 64)
+    | {"complex128": 128}
+)
 _WITHOUT_NUMPY = frozenset(("string", "resource", "variant", "bfloat16", "float8_e4m3fn", "float8_e5m2"))
 
 
@@ -76,6 +84,12 @@ class Tensor:
     def constant_bytes(self) -> int:
         """Returns the size of the data in the file, 0 for a tensor computed at run time."""
         return 0 if self.data is None else self.data.nbytes
+
+    @property
+    def declared_bytes(self) -> int | None:
+        """Returns the size that shape and type declare; None where they do not tell: text, a sparse constant."""
+        bits = _BITS.get(self.dtype) or _PACKED_BITS.get(self.dtype)
+        return None if self.sparse or bits is None else (math.prod(self.shape) * bits + 7) // 8
 
     @property
     def elements(self) -> int:

@@ -16,6 +16,7 @@ from sqp_tflite.files import Content, check_input, content_by
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Graph, Op, Quantization, Signature, Subgraph, Tensor
 from sqp_tflite.limits import Limit, limit
+from sqp_tflite.wording import LONGEST_NAME, harmless, shortened
 
 _DTYPE_BY_OUTPUT = ("GATHER", "GATHER_ND", "SELECT", "SELECT_V2", "EMBEDDING_LOOKUP", "TRANSPOSE_CONV", "ONE_HOT")
 """Ops whose first computed input is an index, a condition or a shape: the output has the type that matters."""
@@ -83,7 +84,9 @@ def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
     try:
         _require_plausible(content, what)
         model = schema.unpack(content)
-        return model, _graph(model, content)
+        graph = _graph(model, content)
+        _require_whole(graph, what)
+        return model, graph
     except _BROKEN as error:
         raise BadInputError(
             f"{what} begins like a TFLite file and is damaged. Received: {len(content)} bytes, in which "
@@ -143,6 +146,18 @@ def _require_plausible(content: bytes, what: str) -> None:
                 f"{what} declares more than it can hold. Received: {len(content):,} bytes that declare {tables:,} "
                 f"operators and tensors or more, with {elements:,} elements; the most that is read is "
                 f"{_MOST_TABLES:,} with {most:,}. It may be damaged: fetch or export it again."
+            )
+
+
+def _require_whole(graph: Graph, what: str) -> None:
+    """Raises if a constant is not as long as its shape and type say: interpreters would read past its end."""
+    for tensor in (tensor for one in graph.subgraphs for tensor in one.tensors if tensor.constant):
+        if tensor.declared_bytes not in (None, tensor.constant_bytes):
+            name = shortened(harmless(tensor.name), LONGEST_NAME)
+            raise BadInputError(
+                f"{what} is damaged: a constant must hold the elements of its shape. Received: `{name}`, "
+                f"{tensor.dtype} {shortened(str(tensor.shape), LONGEST_NAME)}, which takes "
+                f"{tensor.declared_bytes:,} bytes, with {tensor.constant_bytes:,}. Fetch or export it again."
             )
 
 
