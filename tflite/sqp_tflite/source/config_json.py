@@ -60,23 +60,29 @@ def _within(value: Any, levels: int) -> bool:
     return False
 
 
-def nodes(config: Any, layer: str = "the model") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields every object in a model's configuration, with the name of the layer that it is in.
+def nodes(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields every object in a model's configuration, with the name of the layer that it is in."""
+    yield from ((layer, node) for layer, _, node in placed(config))
+
+
+def placed(config: Any, layer: str = "the model", key: str = "") -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yields every object in a model's configuration, with the layer that it is in and the key that it stands under.
 
     Args:
         config: The configuration or a part of it.
         layer: What it is in.
+        key: What it stands under, also in a list.
     """
     if isinstance(config, dict):
         inner = config.get("config")
         if isinstance(inner, dict) and isinstance(inner.get("name"), str):
             layer = inner["name"]
-        yield layer, config
-        for value in config.values():
-            yield from nodes(value, layer)
+        yield layer, key, config
+        for inside, value in config.items():
+            yield from placed(value, layer, inside)
     elif isinstance(config, list):
         for value in config:
-            yield from nodes(value, layer)
+            yield from placed(value, layer, key)
 
 
 def words(config: Any) -> Iterator[str]:

@@ -18,18 +18,22 @@ from typing import Any
 
 import keras
 
-from sqp_keras.family.keras2 import hard_sigmoid_keras2
 from sqp_keras.models import sites
 from sqp_keras.private import activation_table
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.source.config_json import nodes, words
-from sqp_tflite.wording import listed, said, shortened
+from sqp_tflite.source.config_json import nodes, placed, words
+from sqp_tflite.source.stand_in import stand_in
+from sqp_tflite.wording import said, shortened
 
 _MOST_LISTED = 3
 _LONGEST_NAME = 80
 _LONGEST_CAUSE = 200
 _KNOWN_PACKAGES = ("keras", "tensorflow", "sqp_keras")
 _STANDARD_FUNCTIONS = ("function", "builtin_function_or_method")
+_ACTIVATIONS = ("activation", "function")
+_LAYERS = ("activation", "backward_layer", "cell", "cells", "layer", "layers")
+"""Keys of a configuration under which an activation, and under which a layer stands."""
+
 _NOWHERE = ("", "builtins", "__main__")
 """Modules that say nothing: Keras's for functions, and a script's own."""
 
@@ -59,6 +63,7 @@ class _Named:
         module: Where the file says that it is, "" where it does not.
         function: Whether it is a function.
         layer: Where it is used.
+        place_in: The key that it stands under there: "activation", "kernel_initializer", "layers".
     """
 
     name: str
@@ -66,11 +71,19 @@ class _Named:
     module: str
     function: bool
     layer: str
+    place_in: str
 
     @property
     def key(self) -> str:
         """Returns under what Keras looks for it."""
         return self.name if self.function else self.registered or self.name
+
+    @property
+    def may_be_activation(self) -> bool:
+        """Returns whether an activation can stand in its place, and Keras would find it there."""
+        if self.function:
+            return self.place_in.endswith(_ACTIVATIONS)
+        return bool(self.registered) and self.place_in in ("", *_LAYERS)
 
     @property
     def package(self) -> str:
@@ -97,7 +110,10 @@ def custom_objects(config: dict[str, Any], path: Path, explained: Explained) -> 
     Raises:
         BadInputError: Something is explained or imported in vain, or cannot be imported.
     """
-    objects = {name: _stand_in(name, known) for name, known in explained.names.items()}
+    classes = {
+        node.get("registered_name") for _, node in nodes(config) if node.get("class_name") not in _STANDARD_FUNCTIONS
+    }
+    objects = {name: stand_in(name, known, name in classes) for name, known in explained.names.items()}
     _refuse_idle(config, path, explained.names)
     held = set(words(config))
     for name, found in import_all(explained.imports).items():
@@ -254,11 +270,11 @@ def _object(name: str, objects: Mapping[str, Any]) -> Any:
 
 
 def _unknown(config: Any, objects: Mapping[str, Any]) -> Iterator[_Named]:
-    for layer, node in nodes(config):
+    for layer, place, node in placed(config):
         for key, value in node.items():
             if key.endswith("activation") and isinstance(value, str) and not _defined(value, objects):
-                yield _Named(value, "", "", True, layer)
-        named = _reference(node, layer)
+                yield _Named(value, "", "", True, layer, key)
+        named = _reference(node, layer, place)
         if named is None or named.module.split(".")[0] in _KNOWN_PACKAGES:
             continue
         known = _object(named.key, objects) or (not named.function and objects.get(named.name))
@@ -266,7 +282,7 @@ def _unknown(config: Any, objects: Mapping[str, Any]) -> Iterator[_Named]:
             yield named
 
 
-def _reference(node: dict[str, Any], layer: str) -> _Named | None:
+def _reference(node: dict[str, Any], layer: str, place: str) -> _Named | None:
     """The class or function that an object of the configuration names; None where it says neither module nor name."""
     if "class_name" not in node or "config" not in node:
         return None
@@ -275,7 +291,8 @@ def _reference(node: dict[str, Any], layer: str) -> _Named | None:
     function = node["class_name"] in _STANDARD_FUNCTIONS
     name = node["config"] if function else node["class_name"]
     registered = "" if function else _text(node.get("registered_name"))
-    return _Named(name, registered, _text(node.get("module")), function, layer) if isinstance(name, str) else None
+    module = _text(node.get("module"))
+    return _Named(name, registered, module, function, layer, place) if isinstance(name, str) else None
 
 
 def _defined(name: str, objects: Mapping[str, Any]) -> bool:
@@ -297,8 +314,9 @@ def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> BadInpu
     ways = [f"import what defines it: {' '.join(options)}"]
     if not explained.trust and any(named.place for named in unknown):
         ways.append("let the file import what it names: --trust-code")
-    ways.append(f"if you know which activation of Keras it is: {_map_option(first)}")
-    if first.function:
+    if first.may_be_activation:
+        ways.append(f"if you know which activation of Keras it is: {_map_option(first)}")
+    if first.function and first.may_be_activation:
         ways.append("export the live model in Python with quantize='int8', lowering='table'")
     return BadInputError(
         f"`{path}` names what neither Keras nor sqp_keras defines. Received: {', '.join(shown)}. One of these: "
@@ -326,24 +344,3 @@ def _map_option(named: _Named) -> str:
     known = sites.identify(named.key.rpartition(">")[2])
     act = known.name if known.name != sites.UNKNOWN and named.function else "ACT"
     return f"--map {shlex.quote(f'{named.key}={act}')}"
-
-
-def _stand_in(name: str, known: str) -> Any:
-    """Returns an object that Keras accepts as the function or the layer with that name."""
-    meant = sites.identify(known).name
-    try:
-        function = hard_sigmoid_keras2 if meant == hard_sigmoid_keras2.__name__ else keras.activations.get(meant)
-    except ValueError as error:
-        raise BadInputError(
-            f"--map {name}={known} must name an activation of Keras. Received: `{known}`. "
-            f"For example: {listed(('softplus', 'elu', 'silu'))}."
-        ) from error
-
-    def from_config(config: dict[str, Any]) -> Any:
-        return keras.layers.Activation(function, name=config.get("name"))
-
-    function_like = lambda x: function(x)  # noqa: E731 (Keras wants a fresh callable that it may put attributes on)
-    function_like.__name__ = function.__name__
-    function_like.__module__ = function.__module__
-    function_like.from_config = from_config  # type: ignore[attr-defined]
-    return function_like

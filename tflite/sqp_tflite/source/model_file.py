@@ -23,7 +23,7 @@ from sqp_tflite.source.config_json import nodes, parsed
 from sqp_tflite.source.custom_objects import Explained, custom_objects, in_scope, refuse_unknown, remedy
 from sqp_tflite.source.file_code import refuse_code
 from sqp_tflite.source.keras_errors import cause, out_of_memory, whole_tracebacks
-from sqp_tflite.wording import said
+from sqp_tflite.wording import LONGEST_NAME, said, shortened
 
 _NAMESPACES = (
     keras, keras.layers, keras.activations, keras.initializers, keras.regularizers, keras.constraints, keras.random,
@@ -64,6 +64,7 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
     objects = custom_objects(config, path, explained)
     if not explained.trust:
         refuse_code(config, path, objects)
+    _refuse_torch(config, path)
     refuse_unknown(config, path, explained, objects)
     weights = declared.Weights(path, limit)
     try:
@@ -79,6 +80,16 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
     if not isinstance(model, keras.Model):
         raise BadInputError(f"`{path}` must hold a Keras model. Received: {type(model).__name__}. {_AGAIN}")
     return Opened(model, config, writer)
+
+
+def _refuse_torch(config: dict[str, Any], path: Path) -> None:
+    for layer, node in nodes(config):
+        if node.get("class_name") == "TorchModuleWrapper":
+            raise BadInputError(
+                f"A model must consist of Keras layers. Received: `{shortened(layer, LONGEST_NAME)}` of `{path}`, a "
+                "module of PyTorch (TorchModuleWrapper), which runs in Keras on PyTorch only. Write it with Keras "
+                "layers and copy its weights."
+            )
 
 
 def _by(writer: str) -> str:
