@@ -1,9 +1,14 @@
 """A refusal always says why, also after a trip between processes."""
 
+import errno
+import os
 import pickle
+import subprocess
+import sys
 
 import pytest
 
+from sqp_tflite import errors
 from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.report import Finding, Kind, Report
 
@@ -40,3 +45,29 @@ def test_an_error_keeps_its_findings_and_its_report_when_it_is_pickled(error):
 )
 def test_a_finding_says_only_what_it_has(op, dtype, said):
     assert str(Finding("a", op, dtype, "No EXP.", "Drop it.", Kind.OP)) == said
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC])
+def test_what_the_machine_lacks_is_no_fault_of_the_program(number):
+    error = RuntimeError("a library's words")
+    error.__cause__ = OSError(number, os.strerror(number))
+    for one in (error, error.__cause__):
+        assert os.strerror(number) in errors.unforeseen(one) and "fault" not in errors.unforeseen(one)
+    assert "fault of the program" in errors.unforeseen(OSError(errno.EINVAL, "invalid"))
+    assert "Cannot allocate memory" in errors.unforeseen(MemoryError())
+
+
+@pytest.mark.parametrize("name", ["sqp-export", "sqp-inspect", "sqp-check"])
+@pytest.mark.parametrize("most", [5, 10, 20])
+def test_few_open_files_are_one_line(name, most, tmp_path):
+    (tmp_path / "net.tflite").write_bytes(b"abcdTFL3")
+    main = f"{name.removeprefix('sqp-')}_main"
+    code = (
+        "import resource, sys; from sqp_tflite.cli import noise, piped, running, signals; "
+        f"from sqp_tflite.cli.commands import {main} as main; sys.argv[:] = {[name, 'net.tflite', 'net.tflite']!r}; "
+        f"del sys.argv[{3 if name == 'sqp-check' else 2}:]; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({most}, {most})); sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "Traceback" not in done.stderr and "fault of the program" not in done.stderr

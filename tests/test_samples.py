@@ -1,6 +1,9 @@
 """Data that does not fit is refused with its name, its shape and its row."""
 
+import io
+import re
 import struct
+import warnings
 import zipfile
 
 import numpy as np
@@ -8,8 +11,9 @@ import pytest
 
 import sqp_tflite
 from models import dense
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.source.load import InputSpec
-from sqp_tflite.source.samples import samples, seeded
+from sqp_tflite.source.samples import open_data, samples, seeded
 
 ONE = (InputSpec("image", (2, 3), "float32"),)
 TWO = (InputSpec("z", (2,), "float32"), InputSpec("a", (1,), "float32"))
@@ -167,3 +171,23 @@ def test_another_kind_of_file_is_named_by_its_beginning(tmp_path):
     (tmp_path / "d.csv").write_text("1,2,3")
     with pytest.raises(sqp_tflite.BadInputError, match="another kind of file, which begins with b'1,2,3'"):
         samples(tmp_path / "d.csv", ONE)
+
+
+@pytest.mark.parametrize(
+    ("parts", "says"),
+    [
+        ([".npy"], "a part that is called `.npy`"),
+        (["x"], "a part that is called `x`"),
+        (["x.npy", "x"], "`x` a second time"),
+        (["x.npy", "x.npy"], "`x.npy` a second time"),
+    ],
+)
+def test_arrays_with_odd_names_are_refused(parts, says, tmp_path):
+    held = io.BytesIO()
+    np.save(held, np.zeros((2, 3), "float32"))
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for part in parts:
+            archive.writestr(part, held.getvalue())
+    with pytest.raises(BadInputError, match=re.escape(says)):
+        open_data(tmp_path / "odd.npz")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING
 
 from sqp_tflite.wording import MOST_LINES, readable, said
 
 if TYPE_CHECKING:
     from sqp_tflite.report import Finding, Report
+
+
+_MOST_LINKS = 20
+"""Errors behind an error that are looked at."""
 
 
 class ExportError(Exception):
@@ -76,9 +82,33 @@ class ParityError(ExportError):
     _most_lines = MOST_LINES
 
 
+_EXHAUSTED = {
+    errno.EMFILE: "Allow this process more of them (ulimit -n).",
+    errno.ENFILE: "End other programs.",
+    errno.ENOMEM: "Use a machine with more memory, or end other programs.",
+    errno.ENOSPC: "Free some of it, also where temporary files go (TMPDIR).",
+    errno.EDQUOT: "Free some of it, also where temporary files go (TMPDIR).",
+}
+
+
+def exhausted(error: BaseException) -> str:
+    """Returns a line about what the machine has run out of, "" if an error is about something else.
+
+    Args:
+        error: It, or an error behind it, tells.
+    """
+    link: BaseException | None = error
+    for _ in range(_MOST_LINKS):
+        number = errno.ENOMEM if isinstance(link, MemoryError) else getattr(link, "errno", None)
+        if isinstance(link, (OSError, MemoryError)) and number in _EXHAUSTED:
+            return f"this machine ran out of what the call needs: {os.strerror(number)}. {_EXHAUSTED[number]}"
+        link = link and (link.__cause__ or link.__context__)
+    return ""
+
+
 def unforeseen(error: Exception) -> str:
-    """Returns a line about an error that nothing expects: a fault of this program, never of its user."""
-    return (
+    """Returns a line about an error that nothing expects: a fault of this program, if not of the machine."""
+    return exhausted(error) or (
         f"unexpected {type(error).__name__}: {said(error) or 'no message'}. This is a fault of the program: please "
         "report it with what the same call prints with --debug."
     )

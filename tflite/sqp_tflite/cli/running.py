@@ -17,9 +17,9 @@ from sqp_tflite.cli import piped
 from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import Piped
 from sqp_tflite.cli.signals import Ending, ended_softly
-from sqp_tflite.errors import ExportError, unforeseen
+from sqp_tflite.errors import ExportError, exhausted, unforeseen
 from sqp_tflite.report import json_text
-from sqp_tflite.wording import readable
+from sqp_tflite.wording import readable, said
 
 _INTERRUPTED = 130
 
@@ -73,6 +73,10 @@ def run_command(
             return _run(parser, given, action, began, ending)
         except KeyboardInterrupt:
             return _interrupted(sys.stderr, parser)
+        except (OSError, MemoryError) as error:  # While streams were opened: nothing was begun.
+            cause = exhausted(error) or f"the streams of this call cannot be set up: {said(error)}."
+            _say(sys.stderr, f"{parser.prog}: {cause}")
+            return ExportError.exit_code
 
 
 def _run(

@@ -19,9 +19,12 @@ from numpy.typing import NDArray
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, in_words
 from sqp_tflite.source import archives
-from sqp_tflite.wording import said
+from sqp_tflite.wording import LONGEST_NAME, harmless, said, shortened
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
+_SUFFIX = ".npy"
+"""What NumPy adds to the name of each array in an .npz file."""
+
 _VERSIONS = (1, 2, 3)
 _LONGEST_HEADER = 10_000
 """NumPy's own limit; NumPy compares the header with it only after reading it, however long it says it is."""
@@ -118,7 +121,13 @@ def _one(file: IO[bytes], path: Path, limit: Limit) -> NDArray[Any]:
 
 
 def _all(archive: zipfile.ZipFile, path: Path) -> dict[str, NDArray[Any]]:
-    names = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+    names: dict[str, zipfile.ZipInfo] = {}
+    for entry in archive.infolist():
+        name = entry.filename.removesuffix(_SUFFIX)
+        if not name or name == entry.filename or name in names:
+            shown = f"`{shortened(harmless(entry.filename), LONGEST_NAME)}`"
+            raise _no_npz(path, f"{shown} a second time" if name in names else f"a part that is called {shown}")
+        names[name] = entry
     for name, entry in names.items():
         with _named(f"`{name}` in `{path}`"):
             _require_entry(archive, entry)

@@ -17,7 +17,7 @@ from typing import Any
 from sqp_tflite.errors import BadInputError, CrashedError
 from sqp_tflite.limits import Limit
 from sqp_tflite.source import archives
-from sqp_tflite.wording import said
+from sqp_tflite.wording import LONGEST_NAME, said, shortened
 from sqp_tflite.worker import lent, may_fork
 
 BROKEN = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
@@ -115,6 +115,11 @@ def _items(opened: Any, source: str) -> Iterator[tuple[str, Any]]:
         yield path or "/", item
         if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
             raise _elsewhere(source, path)
+        if isinstance(item, h5py.Dataset) and item.dtype.kind == "c":
+            raise BadInputError(
+                f"Weights must be real numbers. Received: `{source}`, whose `{shortened(path, LONGEST_NAME)}` is "
+                f"{item.dtype}. Build the model with real weights and save it again."
+            )
         for name in item if isinstance(item, h5py.Group) else ():
             link = item.get(name, getlink=True)
             if isinstance(link, h5py.ExternalLink):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.wording import said
+from sqp_tflite.wording import LONGEST_NAME, harmless, said, shortened
 
 _OUTSIDE = re.compile(
     r"File|^(Save|Restore|MergeV2|Sharded|PyFunc|EagerPyFunc|NumpyFunc|Send|Recv|_Send|_Recv|_HostSend|_HostRecv|Rpc"
@@ -59,7 +59,7 @@ _NOTHING = re.compile(r"(?!)")
 _STREAMS = (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)")
 """Where `tf.print` may write; it can also be told the name of a file."""
 
-_MOST_LISTED = 6
+_MOST_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,17 @@ def refuse_code(path: Path) -> None:
     found = list(dict.fromkeys(suspect for graph in meta_graphs(path) for suspect in suspects(graph)))
     if not found:
         return
-    listed = ", ".join(f"{suspect.op} in `{suspect.where}`" for suspect in found[:_MOST_LISTED])
+    listed = ", ".join(f"{_short(suspect.op)} in `{_short(suspect.where)}`" for suspect in found[:_MOST_LISTED])
     more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     raise BadInputError(
         f"`{path}` holds operators that reach outside the model: files, Python, the network or custom code. "
         f"Received: {listed}{more}. Export the model without them (compute that part before the model), or pass "
         "--trust-code if you trust whoever made it."
     )
+
+
+def _short(name: str) -> str:
+    return shortened(harmless(name), LONGEST_NAME)
 
 
 def meta_graphs(path: Path) -> Sequence[Any]:
