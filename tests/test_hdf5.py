@@ -73,3 +73,12 @@ def test_links_in_a_circle_are_followed_once(tmp_path):
         file.create_dataset("a/w", (4,), "float32")
         file["a/again"], file["twin"], file["soft"] = file["/"], file["a/w"], h5py.SoftLink("/a")
     hdf5.require(path, TIGHT)
+
+
+def test_complex_weights_are_refused(tmp_path):
+    """Keras would drop their imaginary parts."""
+    path = tmp_path / "m.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("layers/dense/vars/0", data=[1 + 2j], dtype="complex64")
+    with pytest.raises(sqp_tflite.BadInputError, match="must be real numbers.*`/layers/dense/vars/0` is complex64"):
+        hdf5.require(path, TIGHT)

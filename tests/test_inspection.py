@@ -108,3 +108,10 @@ def test_a_shape_that_no_memory_holds_is_refused_before_an_interpreter_tries(tmp
     path.write_bytes(made.ends([value], [made.op("ADD", value, value)]))
     with pytest.raises(sqp_tflite.BadInputError, match=r"declares the tensor .* of 8.0 GiB; the limit is 512.0 MiB"):
         inspection(path, "tflm", max_memory=512 << 20)
+
+
+def test_a_file_that_computes_nothing_has_notes(tmp_path):
+    empty = Written()
+    (tmp_path / "empty.tflite").write_bytes(empty.ends([empty.value(name="x")], []))
+    _, report = inspection(tmp_path / "empty.tflite", "litert")
+    assert any("no operators" in note for note in report.notes) and any("no outputs" in note for note in report.notes)

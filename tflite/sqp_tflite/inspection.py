@@ -46,7 +46,8 @@ def inspection(
     needs = exp_and_log(graph)
     findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())
     stand_in = interpreters.stand_in(target) if runs == "not checked" else ""
-    found, notes = Memory(), list(release_notes(graph, target, stand_in) if runs != "no" else ())
+    found, notes = Memory(), _emptiness(graph)
+    notes += release_notes(graph, target, stand_in) if runs != "no" else ()
     try:
         # Where the interpreter fails, the memory is calculated, not measured.
         found, arena = memory(content, graph, target if runs != "no" else "")
@@ -74,6 +75,12 @@ def inspection(
         command=command,
     )
     return graph, report
+
+
+def _emptiness(graph: Graph) -> list[str]:
+    """What a file may lack and still be one that an interpreter runs."""
+    notes = [] if graph.main.ops else ["The file has no operators: it computes nothing."]
+    return notes + ([] if graph.main.outputs else ["The file has no outputs: nothing that it computes can be read."])
 
 
 def _runs(content: bytes, graph: Graph, target: str) -> tuple[str, tuple[Finding, ...]]:
