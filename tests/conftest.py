@@ -189,6 +189,9 @@ def demo(once) -> Demo:
     """
 
     def make(folder: Path) -> None:
+        import keras
+
+        keras.utils.clear_session(free_memory=False)  # Layers are numbered as in a new process.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(subprocess, "run", _commands_here(subprocess.run))
             ran = run_here(f"{ROOT}/examples/digits.py", "--output", folder, "--epochs", "12")

@@ -5,9 +5,9 @@ import pytest
 
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.combinations import require_data
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.calibration import Calibration
-from sqp_tflite.source.samples import Samples
 
 LAYERS = LayerNames(("dense", "head"))
 
@@ -23,7 +23,7 @@ def ordinary(count=400):
 
 def test_made_up_inputs_are_refused():
     with pytest.raises(BadInputError, match="representative inputs.*no data.*--data FILE.npz"):
-        calibration.require(Samples((np.zeros((4, 2)),), None, given=False), "int8")
+        require_data("int8", False)
 
 
 def test_ranges_are_the_extremes_over_all_samples():

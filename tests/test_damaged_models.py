@@ -172,7 +172,7 @@ def test_a_class_without_a_module_is_named_as_what_to_import(whole, tmp_path):
         (None, "theirs>Mine", "`theirs>Mine` in `odd`. One of these: import what defines it: --import MODULE;"),
         (None, "Custom>Mine", "`Custom>Mine` in `odd`. One of these: import what defines it: --import MODULE;"),
         ("__main__", "Mine", "--import MODULE:Mine;"),
-        ("theirs.layers", None, "--import theirs.layers; let the file import what it names: --trust-code;"),
+        ("theirs.layers", None, "--import theirs.layers; let the file import what it names: --trust-code."),
     ],
 )
 def test_what_to_import_is_never_called_none(whole, tmp_path, module, registered, words):

@@ -109,7 +109,7 @@ DATA = {
     "one large element": ({"x.npy": npy((1,), "V2000000000")}, None, "1.9 GiB"),
     "a long header": ({"x.npy": npy((1,), version=2, length=(1 << 32) - 1)}, None, "header that declares 4.0 GiB"),
     "a directory that lies": ({"x.npy": npy((1 << 20,), content=ZEROS)}, {"x.npy": 100}, "in a file of 100 bytes"),
-    "no array": ({"x.txt": ZEROS[:99]}, {"x.txt": 9}, "something else than a NumPy array"),
+    "no array": ({"x.txt": ZEROS[:99]}, {"x.txt": 9}, "a part that is called `x.txt`"),
     "objects": ({"x.npy": npy((1,), "|O")}, None, "Python objects"),
     "brackets": ({"x.npy": NPY + b"\x01\x00\x00\x04" + b"[" * 1024}, None, "a damaged header"),
 }

@@ -222,7 +222,7 @@ def test_a_long_list_is_shortened(tmp_path):
 
     made.call = call
     tf.saved_model.save(made, str(tmp_path / "saved"), signatures=call)
-    with pytest.raises(BadInputError, match="and 3 more") as caught:
+    with pytest.raises(BadInputError, match=r"and \d+ more") as caught:
         refuse_code(tmp_path / "saved")
     assert len(str(caught.value)) < 900
 

@@ -54,6 +54,14 @@ def test_an_interruption_of_an_import_is_one_line(program, where, tmp_path):
     assert done.stderr == f"{program}: interrupted, nothing was written\n"
 
 
+@pytest.fixture(autouse=True)
+def not_ignored():
+    """A job that a shell starts in the background ignores SIGINT, and its children do."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupted(action, capfd):
     """Returns a command's exit code and what it printed on standard error."""
     parser = argparse.ArgumentParser("sqp-any")
