@@ -1,6 +1,7 @@
 """No number of a file is NaN or an infinity by accident, whether the samples come across it or not."""
 
 import json
+import types
 
 import keras
 import numpy as np
@@ -14,6 +15,7 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.audit import audit
 from sqp_tflite.ops.finite import amiss
 from sqp_tflite.report import Kind
+from sqp_tflite.source import finite
 from sqp_tflite.source.load import load
 from written import Written, perceptron
 
@@ -163,3 +165,11 @@ def test_a_scale_counts(tmp_path):
 def test_what_is_amiss_is_counted():
     assert amiss(np.float32([1, NAN, INF, 0])) == "NaN and infinity in 2 of 4 values"
     assert amiss(np.float32([1, INF]), infinite=False) == amiss(np.float32([1e38, -1e9])) == ""
+
+
+@pytest.mark.parametrize("own", [tf.Module(), tf.constant(1.0), {"a": 1}, [1, "b"], None, 3])
+def test_what_a_saved_model_calls_its_variables_may_be_anything(own):
+    held = types.SimpleNamespace(variables=own)
+    assert finite.variables_of(held) == ()
+    held.variables = [tf.Variable(2.0), "no variable"]
+    assert len(finite.variables_of(held)) == 1

@@ -48,6 +48,14 @@ def require_weights(model: Any, source: str) -> None:
     _require(((f"{owners.get(id(weight), model.name)}: {weight.name}", weight) for weight in model.weights), source)
 
 
+def variables_of(held: Any) -> tuple[Any, ...]:
+    """Returns the variables that a loaded SavedModel lists under `variables`, where the file may hold anything."""
+    import tensorflow as tf
+
+    own = getattr(held, "variables", ())
+    return tuple(one for one in own if isinstance(one, tf.Variable)) if isinstance(own, (list, tuple)) else ()
+
+
 def require_variables(variables: Iterable[Any], source: str) -> None:
     """Raises if a variable of a SavedModel is not finite.
 

@@ -304,7 +304,7 @@ def _saved_model(path: Path, trust: bool, allowed: Limit) -> Loaded:
     inputs = tuple(
         InputSpec(name, _closed(name, shapes[name], {}, str(path)), spec.dtype.name) for name, spec in specs.items()
     )
-    finite.require_variables((*getattr(held, "variables", ()), *signature.variables), str(path))
+    finite.require_variables((*finite.variables_of(held), *signature.variables), str(path))
 
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         with running(str(path)):
