@@ -64,3 +64,16 @@ def test_only_distributions_and_labelled_classes_have_a_largest_class():
 
 def test_argmax_agreement_is_the_share_of_rows():
     assert argmax_agreement(np.array([[0, 1], [1, 0]]), np.array([[0, 1], [0, 1]])) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "collapsed"),
+    [
+        (Metric(ACCURACY, 0.95, 0.95), Metric(ACCURACY, 0.05, 0.95), True),
+        (Metric(ACCURACY, 0.95, 0.95), Metric(ACCURACY, 0.90, 0.95), False),
+        (Metric(ERROR, 2.0, 2.0), Metric(ERROR, 2.9, 2.0), False),
+        (Metric(ERROR, 2.0, 2.0), Metric(ERROR, 3.1, 2.0), True),
+    ],
+)
+def test_where_keras_is_at_chance_the_file_may_not_be_far_worse(before, after, collapsed):
+    assert after.collapsed(before) is collapsed

@@ -109,3 +109,11 @@ def test_a_model_without_sums_has_no_allowance():
     loaded = load(tanh(0, False))
     inputs = samples(None, loaded.inputs)
     assert all(not moved.any() for moved in rounding(loaded, inputs)())
+
+
+def test_rounding_excuses_no_more_than_a_hundredth_of_the_range():
+    theirs = np.linspace(0.0, 1.0, 4)[:, None]
+    for off, status in ((0.009, "ok"), (0.02, "differs")):
+        against = Reference(WRITTEN, {"y": theirs}, 1e-4, rounding=lambda: (np.full(4, 5.0),))
+        values = theirs + off
+        assert judge("litert", Outputs((values,), (values,), (None,)), against).rows[0].status == status

@@ -17,6 +17,9 @@ ROUNDING = 2.0**-18
 """Max error from rounding only, over the output's size: 64 units in float32's last place. An output that hardly varies
 compared with its size (a large bias, random weights) has almost no range."""
 
+MOST_ROUNDING = 0.01
+"""Max allowance for the rounding of sums, over the range: a file whose outputs are mostly rounding is of no use."""
+
 COARSE = 16
 """With fewer codes than this for all that an output spans on the data, the user is told."""
 
@@ -188,7 +191,7 @@ def _limit(output: _Output, reference: Reference, place: int) -> float:
     errors = output.errors / output.measure
     if output.scale is not None or reference.rounding is None or errors.max(initial=0.0) <= reference.limit:
         return reference.limit
-    limits = reference.limit + reference.rounding()[place] / output.measure
+    limits = reference.limit + np.minimum(reference.rounding()[place] / output.measure, MOST_ROUNDING)
     return float(limits[errors.argmax()]) if (errors <= limits).all() else reference.limit
 
 

@@ -13,6 +13,9 @@ from sqp_tflite.errors import BadInputError
 ACCURACY = "accuracy"
 ERROR = "mean absolute error"
 
+WORSE = 0.1
+"""Where Keras is no better than a constant answer, a file that loses more accuracy than this has collapsed."""
+
 _SUM_TOLERANCE = 1e-3
 """By how much a row of probabilities may miss 1: half precision, and softmax written with square roots."""
 
@@ -32,10 +35,17 @@ class Metric:
     chance: float
 
     def collapsed(self, before: Metric) -> bool:
-        """Returns whether most of what was better than a constant answer is gone, `before` being Keras's."""
+        """Returns whether most of what was better than a constant answer is gone, or the file is far worse than that.
+
+        Args:
+            before: Keras's.
+        """
         gained = before.value - before.chance if self.name == ACCURACY else before.chance - before.value
         lost = before.value - self.value if self.name == ACCURACY else self.value - before.value
-        return gained > 0 and lost > gained / 2
+        if gained > 0:
+            return lost > gained / 2
+        # Keras itself is no better than a constant answer: then by how much the file is worse.
+        return lost > (WORSE if self.name == ACCURACY else before.chance / 2)
 
 
 def metric(outputs: NDArray[Any], labels: NDArray[Any]) -> Metric:
