@@ -287,3 +287,15 @@ def test_a_remedy_that_says_to_save_the_model_again_works(whole, tmp_path):
     assert model_file._AGAIN in refusal(path)
     dense().save(path)
     assert load(path).layers == ("hidden", "out")
+
+
+@pytest.mark.parametrize("key", ["registered_name", "class_name", "module"])
+@pytest.mark.parametrize("value", [[], {}, ["a"], 3, True])
+def test_a_name_that_is_no_text_is_one_line(whole, tmp_path, key, value):
+    config = config_of(whole)
+    config["config"]["layers"][1][key] = value
+    path = archive(whole, tmp_path / "m.keras", config=json.dumps(config))
+    try:
+        load(path)
+    except sqp_tflite.BadInputError as error:
+        assert "\n" not in str(error) and len(str(error)) < 600

@@ -111,7 +111,9 @@ def custom_objects(config: dict[str, Any], path: Path, explained: Explained) -> 
         BadInputError: Something is explained or imported in vain, or cannot be imported.
     """
     classes = {
-        node.get("registered_name") for _, node in nodes(config) if node.get("class_name") not in _STANDARD_FUNCTIONS
+        _text(node.get("registered_name"))
+        for _, node in nodes(config)
+        if node.get("class_name") not in _STANDARD_FUNCTIONS
     }
     objects = {name: stand_in(name, known, name in classes) for name, known in explained.names.items()}
     _refuse_idle(config, path, explained.names)
