@@ -40,10 +40,8 @@ def archive(held: Members, method: int = zipfile.ZIP_STORED) -> bytes:
 def edit_keras(rng: Random, content: bytes) -> tuple[bytes, str]:
     """Returns a `.keras` file with one thing changed, and what that was."""
     way = rng.choices(("config", "weights", "members", "headers", "bytes", "json"), (10, 4, 3, 2, 2, 2))[0]
-    if way == "bytes":
-        return edit_bytes(rng, content)
-    if way == "headers":
-        return edit_zip_headers(rng, content)
+    if way in _WHOLE:
+        return _WHOLE[way](rng, content)
     held = members(content)
     if way == "members":
         held, what = _edit_members(rng, held)
@@ -60,10 +58,8 @@ def edit_keras(rng: Random, content: bytes) -> tuple[bytes, str]:
 def edit_npz(rng: Random, content: bytes) -> tuple[bytes, str]:
     """Returns an `.npz` file with one thing changed, and what that was."""
     way = rng.choices(("array", "npy", "members", "headers", "bytes", "method"), (8, 6, 3, 2, 2, 1))[0]
-    if way == "bytes":
-        return edit_bytes(rng, content)
-    if way == "headers":
-        return edit_zip_headers(rng, content)
+    if way in _WHOLE:
+        return _WHOLE[way](rng, content)
     held = members(content)
     if way == "method":
         method = rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
@@ -233,3 +229,7 @@ def edit_npy(rng: Random, content: bytes) -> tuple[bytes, str]:
     packed = struct.pack("<H" if version[0] == 1 else "<I", max(0, min(65_535, length)))
     made = b"\x93NUMPY" + bytes(version) + packed + fields.encode("latin-1")
     return made + data, f"header {plain(fields)}, version {version}"
+
+
+_WHOLE = {"bytes": edit_bytes, "headers": edit_zip_headers}
+"""Edits that need to know nothing of what is in an archive."""
