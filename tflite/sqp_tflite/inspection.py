@@ -39,9 +39,10 @@ def inspection(
     Raises:
         BadInputError: The file is not a TFLite file.
     """
-    content, what = bytes_of(source, allowed=limit(max_memory))
+    allowed = limit(max_memory)
+    content, what = bytes_of(source, allowed=allowed)
     graph = opened(content, what)[1]
-    interpreters.require_room(graph, what, limit(max_memory))
+    interpreters.require_room(graph, what, allowed)
     runs, lacking = _runs(content, graph, target)
     needs = exp_and_log(graph)
     findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())
@@ -85,36 +86,42 @@ def _emptiness(graph: Graph) -> list[str]:
 
 def _runs(content: bytes, graph: Graph, target: str) -> tuple[str, tuple[Finding, ...]]:
     """Whether the target runs the file, by its interpreter where that is installed, and why not."""
-    remedy = _elsewhere(graph, target)
     if interpreters.stand_in(target):
         # A newer release runs more, and computes right what the older one does not: the table comes first.
         wrong = silent(graph, target)
-        lacking = _lacking(graph, target, remedy) + _kernels(graph, target, remedy)
+        lacking = _remedied(_lacking(graph, target) + _kernels(graph, target), graph, target)
         found = wrong + tuple(one for one in lacking if one.rule not in {other.rule for other in wrong})
         if found:
             return "no", found
     runtime = runtime_of(target)
     if not interpreters.installed(runtime):
-        return "not checked", _lacking(graph, target, remedy)
+        return "not checked", _remedied(_lacking(graph, target), graph, target)
     try:
         interpreters.try_once(runtime, content)
     except interpreters.RuntimeFailedError as error:
         rule = f"{NAMES[target]} does not run the file: {error}"
-        return "no", _lacking(graph, target, remedy) or (Finding("the file", "", "", rule, remedy, Kind.OP),)
+        lacking = _lacking(graph, target) or (Finding("the file", "", "", rule, "", Kind.OP),)
+        return "no", _remedied(lacking, graph, target)
     wrong = silent(graph, target)
     return ("no", wrong) if wrong else ("not checked" if interpreters.stand_in(target) else "yes", ())
 
 
-def _lacking(graph: Graph, target: str, remedy: str) -> tuple[Finding, ...]:
+def _remedied(lacking: tuple[Finding, ...], graph: Graph, target: str) -> tuple[Finding, ...]:
+    """The other targets are judged only where one of them may be the remedy."""
+    remedy = _elsewhere(graph, target) if lacking else ""
+    return tuple(dataclasses.replace(one, remedy=remedy) for one in lacking)
+
+
+def _lacking(graph: Graph, target: str) -> tuple[Finding, ...]:
     """What the target lacks, by the table of its kernels."""
-    return tuple(dataclasses.replace(one, remedy=remedy) for one in audit(graph, target) if not _about_policy(one))
+    return tuple(one for one in audit(graph, target) if not _about_policy(one))
 
 
-def _kernels(graph: Graph, target: str, remedy: str) -> tuple[Finding, ...]:
+def _kernels(graph: Graph, target: str) -> tuple[Finding, ...]:
     """What the target lacks among the operators that were probed and that this project does not write."""
     return tuple(
         Finding(
-            _listed(row.layers), row.op, row.dtype, f"{NAMES[target]} has no {row.op} for {row.dtype}.", remedy, Kind.OP
+            _listed(row.layers), row.op, row.dtype, f"{NAMES[target]} has no {row.op} for {row.dtype}.", "", Kind.OP
         )
         for row in op_rows(graph)
         if row.op not in ADMITTED

@@ -125,9 +125,10 @@ def _inspect(call: Call) -> Outcome:
     places = report_places(paths)
     check_places(places, read)
     graph, report = inspection(Path(options.file), options.target, call.command, options.require, options.max_memory)
-    content, report = Path(options.file).read_bytes(), dataclasses.replace(report, seconds=call.seconds())
+    report = dataclasses.replace(report, seconds=call.seconds())
+    content = Path(options.file).read_bytes() if places else b""
     files = {place: render(report, graph, content, place.path.suffix) for place in places}
-    piped.deliver(call.out, call.piped, content, report, files, read)
+    piped.deliver(call.out, call.piped, b"", report, files, read)
     shown = functools.partial(show_graph, graph=graph, report=report)
     written = " The report was written." if options.report else ""
     return Outcome(1 if report.findings else 0, lambda: show_result(call, report.to_dict(), shown), written)

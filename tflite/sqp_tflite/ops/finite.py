@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ _WEIGHED = frozenset(
     "EMBEDDING_LOOKUP SVDF UNIDIRECTIONAL_SEQUENCE_LSTM UNIDIRECTIONAL_SEQUENCE_RNN".split()
 )
 """Operators whose constants are weights. Elsewhere an infinity may have a meaning: in a mask, or as padding."""
+
+Readers = Mapping[int, tuple[Op, ...]]
+"""What `Subgraph.readers` returns."""
 
 _PASSING = ("DEQUANTIZE", "RESHAPE", "TRANSPOSE", "CAST")
 
@@ -51,22 +54,17 @@ def not_finite(graph: Graph) -> Iterator[tuple[Subgraph, Op | None, Finding]]:
         graph: What `read` returned.
     """
     for subgraph in graph.subgraphs:
-        readers = _readers(subgraph)
+        readers = subgraph.readers()
         for tensor in subgraph.tensors:
-            reader = readers.get(tensor.index)
+            reader = _first(readers, tensor.index)
             what = _scales(tensor) or _constant(tensor, subgraph, readers)
             if what:
                 rule = f"The numbers of a file must be finite, `{tensor.name}` has {what}."
                 yield subgraph, reader, Finding(tensor.name, "", tensor.dtype, rule, _REMEDY, Kind.WEIGHTS)
 
 
-def _readers(subgraph: Subgraph) -> dict[int, Op]:
-    """Returns the first operator that reads each tensor."""
-    found: dict[int, Op] = {}
-    for op in subgraph.ops:
-        for index in op.inputs:
-            found.setdefault(index, op)
-    return found
+def _first(readers: Readers, index: int) -> Op | None:
+    return readers.get(index, (None,))[0]
 
 
 def _scales(tensor: Tensor) -> str:
@@ -75,7 +73,7 @@ def _scales(tensor: Tensor) -> str:
     return f"{what} of its scale" if what else ""
 
 
-def _constant(tensor: Tensor, subgraph: Subgraph, readers: dict[int, Op]) -> str:
+def _constant(tensor: Tensor, subgraph: Subgraph, readers: Readers) -> str:
     if tensor.data is None or tensor.dtype not in _TYPES:
         return ""
     width = np.dtype(tensor.dtype).itemsize
@@ -84,10 +82,10 @@ def _constant(tensor: Tensor, subgraph: Subgraph, readers: dict[int, Op]) -> str
     return what if not what or _weighs(tensor.index, subgraph, readers) else amiss(values, infinite=False)
 
 
-def _weighs(index: int, subgraph: Subgraph, readers: dict[int, Op]) -> bool:
-    op = readers.get(index)
+def _weighs(index: int, subgraph: Subgraph, readers: Readers) -> bool:
+    op = _first(readers, index)
     for _ in subgraph.ops:
         if op is None or op.name not in _PASSING or not op.outputs:
             break
-        op = readers.get(op.outputs[0])
+        op = _first(readers, op.outputs[0])
     return op is not None and op.name in _WEIGHED

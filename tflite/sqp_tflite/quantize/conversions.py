@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, TYPE_CHANGES, Graph, Op, Subgraph
-from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.layer_names import INNER, LayerNames
 from sqp_tflite.quantize.recipe import Request
 from sqp_tflite.report import Finding, Kind
 
@@ -28,7 +28,7 @@ def conversions(graph: Graph, layers: LayerNames, request: Request) -> tuple[Fin
             continue
         source, result = (main.tensors[index] for index in (op.inputs[0], op.outputs[0]))
         rule = f"{op.name} from {source.dtype} to {result.dtype} is not wanted (--no-conversions)."
-        layer = layers.of(result.name.removesuffix("_inner"))
+        layer = layers.of(result.name.removesuffix(INNER))
         found.append(Finding(layer, op.name, op.dtype, rule, _remedy(main, op, request), Kind.DTYPE))
     return tuple(found)
 

@@ -16,13 +16,11 @@ from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.limits import Limit
 from sqp_tflite.ops.policy import NAMES, RELEASES, RUNTIMES, runtime_of
+from sqp_tflite.run.arena import tensor_bytes
 from sqp_tflite.worker import ChildError, lent
 
 _MODULES = {"litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime", "tflm": "tflite_micro"}
 _DISTRIBUTIONS = {"litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime", "tflm": "tflite-micro"}
-_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "uint32": 4, "int16": 2, "float16": 2}
-"""Of a number; of all others one."""
-
 INSTALL = {
     "litert": "pip install ai-edge-litert",
     "tflite-runtime": "pip install 'sqp-keras[tflite-runtime]' (Python 3.11 or older, numpy 1)",
@@ -154,7 +152,7 @@ def require_room(graph: Graph, what: str, allowed: Limit) -> None:
         BadInputError: It takes more.
     """
     tensors = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors if not tensor.constant]
-    sizes = {tensor.name: tensor.elements * _BYTES.get(tensor.dtype, 1) for tensor in tensors}
+    sizes = {tensor.name: tensor_bytes(tensor) for tensor in tensors}
     if sizes:
         largest = max(sizes, key=lambda name: sizes[name])
         allowed.require(sizes[largest], f"{what} declares the tensor {quoted(largest)} of")
@@ -220,7 +218,7 @@ def _open_tflm(content: bytes) -> _Micro:
 def ample_arena(content: bytes) -> int:
     """Returns an arena size, in bytes, that is always enough: all tensors side by side, and buffers of the kernels."""
     graph = read(content)
-    tensors = sum(t.elements * _BYTES.get(t.dtype, 1) for s in graph.subgraphs for t in s.tensors if not t.constant)
+    tensors = sum(tensor_bytes(t) for s in graph.subgraphs for t in s.tensors if not t.constant)
     count = sum(len(subgraph.tensors) + len(subgraph.ops) for subgraph in graph.subgraphs)
     return 2 * tensors + 2048 * count + (1 << 18)
 

@@ -127,8 +127,6 @@ def _config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
             head = file.read(8)
     except OSError as error:
         raise BadInputError(f"`{path}` cannot be read: {error.strerror}. Check its permissions.") from error
-    if head[4:8] == b"TFL3":
-        raise BadInputError(f"`{path}` must be a Keras model. Received: a TFLite file; look at it with sqp-inspect.")
     if head[:4] == b"PK\x03\x04":
         return _keras_config(path, limit)
     if head == b"\x89HDF\r\n\x1a\n":
