@@ -104,7 +104,8 @@ def test_the_rewritten_graph_gives_the_same_numbers(name):
         x = np.float32(np.random.default_rng(seed).normal(0, scale, shape))
         (wanted,), (got,) = run(before, traced, x), run(after, traced, x)
         assert got.shape == wanted.shape
-        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6 * scale)
+        # Convolutions add in another order on another machine: what is lost is a share of the largest sums.
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
 
 
 def test_what_needs_no_rule_stays_as_it_is():
