@@ -15,7 +15,7 @@ from sqp_keras.models.choose import SOFTMAX_ERROR
 from sqp_tflite.agreement import GIVEN, WRITTEN
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.source.exchange import ACCURATE_CHANGE
+from sqp_tflite.source.exchange import ACCURATE_CHANGE, GOOD_ENOUGH
 from tools import zoo
 
 L = keras.layers
@@ -156,6 +156,32 @@ def test_a_smaller_max_error_takes_more_roots():
     assert roots == [5, 5, 7, 7]
     with pytest.raises(sqp_tflite.BadInputError, match=r"No sum for silu stays within 1e-06.*Raise max_error"):
         sqp_tflite.export(model, replace="accurate", max_error=1e-6, dry_run=True)
+
+
+def narrowing(activation):
+    """A stack whose values become smaller from layer to layer: a fixed error becomes a large share of them."""
+    keras.utils.set_random_seed(0)
+    kernel = keras.initializers.VarianceScaling(0.5)
+    hidden = [L.Dense(16, activation, kernel_initializer=kernel) for _ in range(6)]
+    return keras.Sequential([keras.Input((16,), name="x"), *hidden, L.Dense(3)])
+
+
+@pytest.mark.parametrize(
+    ("activation", "roots", "chosen"), [("silu", 7, "0.0001"), ("gelu", 6, "0.0003"), ("tanh", 4, "")]
+)
+def test_accurate_takes_the_roots_that_the_outputs_need(activation, roots, chosen):
+    model = narrowing(activation)
+    data = {"x": np.random.default_rng(0).normal(size=(64, 16)).astype("float32")}
+    report = sqp_tflite.export(model, replace="accurate", data=data).report
+    assert {row.terms for row in report.replacements} == {roots}
+    notes = [note for note in report.notes if "sums of roots" in note]
+    assert bool(notes) == bool(chosen) and all(f"within {chosen} of their range" in note for note in notes)
+    assert max(row.error_of_range for row in report.agreement if row.against == "given") <= GOOD_ENOUGH
+    if chosen:  # Without the choice the change is above what is good enough, and one's own bound is kept.
+        own = sqp_tflite.export(model, replace="accurate", data=data, max_error=1e-3, max_change=0.5).report
+        assert {row.terms for row in own.replacements} == {roots - 2}
+        assert max(row.error_of_range for row in own.agreement if row.against == "given") > GOOD_ENOUGH
+        assert not any("sums of roots" in note for note in own.notes)
 
 
 def test_samples_are_handed_over_in_the_structure_of_the_inputs(recwarn):

@@ -115,7 +115,8 @@ def export(
         replace: Exchanges the activations that need exp or log: "accurate", "fast" (fits on `data`), or a mapping from
             activations or layers to these; see `sqp_keras.replace_activations`.
         head: "logits" drops a final softmax or sigmoid, "keep" leaves it.
-        max_error: Largest change of a value under "accurate", as a share of the activation's range; None for 1e-3.
+        max_error: Largest change of a value under "accurate", as a share of the activation's range; None for the
+            first of 1e-3, 3e-4 and 1e-4 with which no output changes by more than 0.005 of its range.
         max_change: Largest change of an output against `model`, as a share of its range; None for 0.02 under
             "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
         dry_run: Whether to stop after the plan, which needs no `data`.

@@ -202,7 +202,7 @@ def _activations(parser: argparse.ArgumentParser) -> None:
         type=_bound,
         metavar="SHARE",
         help="max change of a value with --replace accurate, as a share of the activation's range; smaller needs "
-        "more square roots (default: 0.001)",
+        "more square roots (default: 0.001, or 0.0003 or 0.0001 if an output would change by more than 0.005)",
     )
     group.add_argument(
         "--max-change",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 
 import sqp_keras
 from sqp_keras.models import sites
@@ -21,8 +22,14 @@ from sqp_tflite.source.load import Loaded, reload, structured
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.wording import said
 
-MAX_ERROR = 1e-3
-"""Max change of a value under "accurate", as a share of the activation's range."""
+MAX_ERRORS = (1e-3, 3e-4, 1e-4)
+"""Max change of a value under "accurate", as a share of the activation's range: the first that is good enough."""
+
+GOOD_ENOUGH = 0.005
+"""Change of an output, over its range, above which the next of `MAX_ERRORS` is tried (docs/existing_models.md)."""
+
+_ROWS = 32
+"""Samples that the choice among `MAX_ERRORS` is made on."""
 
 _LONGEST = 600
 """Characters of what `sqp_keras` says about a rule: it lists the activations of the model."""
@@ -76,7 +83,8 @@ def exchange(
         inputs: The user's samples, to which "fast" is fitted; seeded ones are not used.
         replace: A rule of `sqp_keras.replace_activations`, None to leave all.
         head: "logits" to drop a final softmax or sigmoid, "keep" to leave it.
-        max_error: Max change of a value under "accurate", a share of the activation's range; None for 1e-3.
+        max_error: Max change of a value under "accurate", a share of the activation's range; None for the first of
+            `MAX_ERRORS` that keeps every output within `GOOD_ENOUGH` of its range.
 
     Raises:
         BadInputError: A rule that does not fit this model, or a model that cannot be copied.
@@ -90,28 +98,36 @@ def exchange(
         )
     with running(loaded.source):
         try:
-            return _exchanged(loaded, inputs, replace, head, MAX_ERROR if max_error is None else max_error)
+            return _exchanged(loaded, inputs, replace, head, max_error)
         except (TypeError, ValueError) as error:
             raise BadInputError(f"{said(error, _LONGEST)}.") from error
 
 
 def _exchanged(
-    loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any] | None, head: str, max_error: float
+    loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any] | None, head: str, max_error: float | None
 ) -> Exchanged:
     given, heads, notes = without_heads(loaded) if head == "logits" else (loaded, (), ())
     if replace is None:
         return Exchanged(given, given, heads, notes=notes)
     data = structured(given.model, inputs.inputs) if inputs.given else None
-    model, report = sqp_keras.replace_activations(given.model, replace, data=data, max_error=max_error)
+
+    def with_bound(bound: float) -> tuple[Loaded, sqp_keras.ReplacementReport]:
+        model, report = sqp_keras.replace_activations(given.model, replace, data=data, max_error=bound)
+        return reload(loaded, model), report
+
+    new, report = with_bound(MAX_ERRORS[0] if max_error is None else max_error)
+    if max_error is None and "accurate" in _rules(replace):
+        new, report, chosen = _refined(given, new, report, inputs, with_bound)
+        notes += chosen
     replacements = tuple(
         Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
     )
     notes += tuple(f"{row.layer}: {row.note}" for row in report.replacements if row.note)
     unchanged = [row for row in report.unchanged if row.cause is not Cause.ALLOWED]
     notes += tuple(f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged)
-    accurate = set(replace.values() if isinstance(replace, Mapping) else [replace]) == {"accurate"}
+    accurate = _rules(replace) == ["accurate"]
     return Exchanged(
-        reload(loaded, model),
+        new,
         given,
         heads,
         change=ACCURATE_CHANGE if accurate else OTHER_CHANGE,
@@ -121,6 +137,60 @@ def _exchanged(
         left=tuple((row.layer, _remedy(row)) for row in unchanged),
         was=_before(loaded.model, replacements),
     )
+
+
+def _rules(replace: str | Mapping[str, Any]) -> list[Any]:
+    """Returns the rules of a `replace`, each once."""
+    found: list[Any] = []
+    for rule in replace.values() if isinstance(replace, Mapping) else [replace]:
+        if not any(rule is one or rule == one for one in found):
+            found.append(rule)
+    return found
+
+
+def _refined(
+    given: Loaded,
+    new: Loaded,
+    report: sqp_keras.ReplacementReport,
+    inputs: Samples,
+    with_bound: Callable[[float], tuple[Loaded, sqp_keras.ReplacementReport]],
+) -> tuple[Loaded, sqp_keras.ReplacementReport, tuple[str, ...]]:
+    """Returns the exchange with the first bound that changes no output by more than `GOOD_ENOUGH`, and a note on it.
+
+    Many activations in sequence amplify what each of them changes, so that the bound of one says little about the end.
+    """
+    arrays = [array[:_ROWS] for array in inputs.inputs]
+    before = given.call(arrays)
+    first = last = _change(before, new.call(arrays))
+    best, chosen = (new, report), MAX_ERRORS[0]
+    for bound in MAX_ERRORS[1:]:
+        if last <= GOOD_ENOUGH:
+            break
+        try:
+            finer = with_bound(bound)
+        except ValueError:  # Some activation has no sum that is so close.
+            break
+        change = _change(before, finer[0].call(arrays))
+        if change < last:
+            best, chosen, last = finer, bound, change
+    if chosen == MAX_ERRORS[0]:
+        return *best, ()
+    count = sum(row.terms is not None for row in report.replacements)
+    note = (
+        f"The {count} sums of roots follow their activations within {chosen:g} of their range instead of "
+        f"{MAX_ERRORS[0]:g}: an output would have changed by {first:.2g} of its range, now {last:.2g} "
+        f"(--max-error {MAX_ERRORS[0]:g} has fewer roots)."
+    )
+    return *best, (note,)
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
+    """Returns the largest change of an output over its range, which includes 0; 0 where it is not a number."""
+    changes = [0.0]
+    for was, now in zip(before.values(), after.values(), strict=True):
+        held, made = np.asarray(was, np.float64), np.asarray(now, np.float64)
+        changes.append(float(np.abs(made - held).max(initial=0.0)) / float(np.ptp(np.append(held, 0.0)) or 1.0))
+    return max(change for change in changes if np.isfinite(change))
 
 
 def without_heads(loaded: Loaded) -> tuple[Loaded, tuple[str, ...], tuple[str, ...]]:
