@@ -15,6 +15,7 @@ from sqp_keras.family.keras2 import hard_sigmoid_keras2
 from sqp_keras.models import sites
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.source.config_json import nodes
+from sqp_tflite.source.keras2_config import before_keras3
 from sqp_tflite.source.model_file import Opened
 from sqp_tflite.wording import listed
 
@@ -36,15 +37,6 @@ def as_written(opened: Opened, path: Path, choice: str | None) -> tuple[str, ...
         BadInputError: It is not known which is meant, or the choice changes nothing.
     """
     return _hard_sigmoid(opened, path, choice) + _reset_after(opened)
-
-
-def before_keras3(writer: str) -> bool:
-    """Returns whether a version is one of Keras 1 or 2.
-
-    Args:
-        writer: As the file says it.
-    """
-    return writer.partition(".")[0] in ("0", "1", "2")
 
 
 def refuse_choice(choice: str | None, source: str) -> None:

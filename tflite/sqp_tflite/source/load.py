@@ -102,7 +102,7 @@ def load(
             return _saved_model(path, trust, allowed or limit())
         explained = Explained(dict(names or {}), tuple(imports), trust)
         opened = model_file.open_model(path, explained, allowed or limit())
-        warnings = keras2.as_written(opened, path, hard_sigmoid)
+        warnings = opened.notes + keras2.as_written(opened, path, hard_sigmoid)
         return dataclasses.replace(_described(opened.model, str(path), dict(shapes or {})), warnings=warnings)
     if not isinstance(model, keras.Model):
         raise BadInputError(

@@ -18,10 +18,11 @@ import keras
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_model
 from sqp_tflite.limits import Limit
-from sqp_tflite.source import archives, declared, hdf5, hooks
+from sqp_tflite.source import archives, declared, hdf5, hooks, keras2_config, keras2_file
 from sqp_tflite.source.config_json import nodes, parsed
 from sqp_tflite.source.custom_objects import Explained, custom_objects, in_scope, refuse_unknown, remedy
 from sqp_tflite.source.file_code import refuse_code
+from sqp_tflite.source.keras2_changes import Changes
 from sqp_tflite.source.keras_errors import cause, out_of_memory, whole_tracebacks
 from sqp_tflite.wording import LONGEST_NAME, said, shortened
 
@@ -42,11 +43,13 @@ class Opened:
         model: The Keras model, not compiled.
         config: Its configuration, as the file has it.
         writer: The version of the Keras that wrote it, "" where that is not known.
+        notes: What the user should know about how it was read.
     """
 
     model: Any
     config: dict[str, Any]
     writer: str
+    notes: tuple[str, ...] = ()
 
 
 def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
@@ -61,6 +64,8 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
         BadInputError: See `load.load`.
     """
     config, writer = _config(path, limit)
+    old = keras2_config.before_keras3(writer) or (not writer and path.suffix != ".keras")
+    given, (config, changes) = config, keras2_config.mended(config) if old else (config, Changes())
     objects = custom_objects(config, path, explained)
     if not explained.trust:
         refuse_code(config, path, objects)
@@ -69,7 +74,10 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
     weights = declared.Weights(path, limit)
     try:
         with in_scope(objects, config), whole_tracebacks(), hooks.weighing(weights.add):
-            model = keras.saving.load_model(path, compile=False, safe_mode=not explained.trust)
+            if config != given:
+                model = keras2_file.opened(config, path, explained.trust)
+            else:
+                model = keras.saving.load_model(path, compile=False, safe_mode=not explained.trust)
     except Exception as error:  # Keras and the layers' own code raise every kind here.
         if weights.refusal is not None:
             raise weights.refusal from error
@@ -79,7 +87,7 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
         ) from error
     if not isinstance(model, keras.Model):
         raise BadInputError(f"`{path}` must hold a Keras model. Received: {type(model).__name__}. {_AGAIN}")
-    return Opened(model, config, writer)
+    return Opened(model, config, writer, tuple(filter(None, [changes.note(str(path), writer)])))
 
 
 def _refuse_torch(config: dict[str, Any], path: Path) -> None:
