@@ -1,13 +1,13 @@
-"""Writes the files of Keras 2 under tests/data/keras2: models of its layers, with inputs and outputs.
+"""Writes files of Keras 2: models of its layers, with inputs and the outputs that this Keras computed.
 
 Run it in an environment of the TensorFlow that wrote such files, which the package itself does not run in:
 
     python3.11 -m venv /tmp/keras2 && /tmp/keras2/bin/pip install "tensorflow==2.15.*"
-    /tmp/keras2/bin/python tools/keras2_files.py tests/data/keras2
+    /tmp/keras2/bin/python tools/keras2_files.py /tmp/keras2/files --zip tests/data/keras2.zip
 
-Each model is written as `.h5`, `.keras` and SavedModel, with its inputs and the outputs that this Keras computed in an
-`.npz` file. The SavedModels are larger than everything else together: `--saved FOLDER` puts them elsewhere. `--only`
-takes some of the models. `--package tf_keras` writes with tf-keras, as TensorFlow 2.16 and later need it.
+Each model is written as `.h5`, `.keras` and SavedModel, its inputs and outputs as `.npz`. The archive that the tests
+read holds all of them but the large SavedModels. `--only` takes some of the models; `--package tf_keras` writes with
+tf-keras, as TensorFlow 2.16 and later need it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ import tensorflow as tf
 
 SAMPLES = 4
 SEED = 7
+PACKED = ("image", "merges", "nested")
+"""The SavedModels in the archive: with an optimizer, with random layers, with several outputs."""
 
 
 def image(keras: Any) -> Any:
@@ -310,7 +313,7 @@ def outputs(model: Any, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
     return [np.asarray(value, "float32") for value in tf.nest.flatten(model(packed, training=False))]
 
 
-def write(name: str, folder: Path, saved: Path, keras: Any) -> None:
+def write(name: str, folder: Path, keras: Any) -> None:
     """Writes one model in each format, with inputs and outputs."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(SEED)
@@ -321,22 +324,38 @@ def write(name: str, folder: Path, saved: Path, keras: Any) -> None:
     np.savez_compressed(folder / f"{name}.npz", **arrays, **ends)
     for ending in ("h5", "keras"):
         model.save(folder / f"{name}.{ending}")
-    model.save(saved / name, save_format="tf")
+    if getattr(model, "optimizer", None):
+        # As TensorFlow 2.10 and older write it: loading the whole of it needs the optimizer's class.
+        model.compile(keras.optimizers.legacy.Adam(), model.loss)
+        model.optimizer._create_all_weights(model.trainable_variables)
+    model.save(folder / name, save_format="tf")
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Writes what the tests read into an archive."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as held:
+        for path in sorted(folder.rglob("*")):
+            inside = path.relative_to(folder)
+            if path.is_file() and (len(inside.parts) == 1 or inside.parts[0] in PACKED):
+                entry = zipfile.ZipInfo(inside.as_posix(), (2020, 1, 1, 0, 0, 0))
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                held.writestr(entry, path.read_bytes())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--saved", type=Path, help="where the SavedModels go (default: the same folder)")
+    parser.add_argument("--zip", type=Path, help="the archive that the tests read")
     parser.add_argument("--only", nargs="*", choices=MODELS, default=list(MODELS))
     parser.add_argument("--package", default="tensorflow.keras", help="the Keras that writes: tf_keras")
     arguments = parser.parse_args()
     keras = tf.keras if arguments.package == "tensorflow.keras" else importlib.import_module(arguments.package)
-    for folder in (arguments.folder, arguments.saved or arguments.folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     for name in arguments.only:
-        write(name, arguments.folder, arguments.saved or arguments.folder, keras)
+        write(name, arguments.folder, keras)
         print(name)
+    if arguments.zip:
+        pack(arguments.folder, arguments.zip)
 
 
 if __name__ == "__main__":

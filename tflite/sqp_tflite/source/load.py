@@ -16,11 +16,10 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
-from sqp_tflite.source import declared, finite, hooks, keras2, model_file, saved_model_code
+from sqp_tflite.source import declared, finite, hooks, keras2, model_file, saved_model
 from sqp_tflite.source.custom_objects import Explained, import_all
-from sqp_tflite.source.keras_errors import cause, out_of_memory, running
+from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.output_names import output_names
-from sqp_tflite.wording import listed
 
 private.warn("keras")
 
@@ -269,32 +268,12 @@ def _tensor(value: Any) -> Any:
 
 
 def _saved_model(path: Path, trust: bool, allowed: Limit) -> Loaded:
-    import tensorflow as tf
-
     if not (path / "saved_model.pb").is_file():
         raise BadInputError(
             f"`{path}` must be a .keras or .h5 file or a SavedModel folder. Received: a folder without saved_model.pb."
         )
     declared.require_saved_model(path, allowed)
-    if not trust:
-        saved_model_code.refuse_code(path)
-    try:
-        held = tf.saved_model.load(str(path))
-    except Exception as error:  # TensorFlow's loader raises every kind on damaged files.
-        damaged = (
-            "Use a machine with more memory." if out_of_memory(error) else "Copy it again, or save the model again."
-        )
-        raise BadInputError(
-            f"`{path}` must be a SavedModel that TensorFlow can load. Received: {cause(error)}. {damaged}"
-        ) from error
-    signatures = getattr(held, "signatures", {})
-    signature = signatures.get("serving_default")
-    if signature is None:
-        raise BadInputError(
-            f"`{path}` must have the signature `serving_default`. Received: "
-            f"{listed(sorted(signatures)) or 'none'}. "
-            "Write it with model.export(path), or export the .keras file."
-        )
+    held, signature = saved_model.loaded(path, trust)
     # A signature is stored as a map, which has no order: every process reads another one.
     specs = dict(sorted(signature.structured_input_signature[1].items(), key=_by_name))
     for which, ends in (("inputs", specs), ("outputs", signature.structured_outputs)):

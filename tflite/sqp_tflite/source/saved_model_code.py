@@ -7,7 +7,7 @@ operators, and some operators read and write files, call Python or talk to other
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,16 +70,17 @@ class Suspect:
     where: str
 
 
-def refuse_code(path: Path) -> None:
+def refuse_code(path: Path, graphs: Sequence[Any] | None = None) -> None:
     """Raises `BadInputError` if loading or running a SavedModel would run more than the arithmetic of a model.
 
     Args:
         path: Folder of the SavedModel.
+        graphs: Its MetaGraphDefs, or what is loaded of them; None to read all of them.
 
     Raises:
         BadInputError: It holds such operators, or `saved_model.pb` is damaged.
     """
-    found = list(dict.fromkeys(suspect for graph in meta_graphs(path) for suspect in suspects(graph)))
+    found = list(dict.fromkeys(suspect for graph in graphs or meta_graphs(path) for suspect in suspects(graph)))
     if not found:
         return
     listed = ", ".join(f"{_short(suspect.op)} in `{_short(suspect.where)}`" for suspect in found[:_MOST_LISTED])
@@ -104,11 +105,23 @@ def meta_graphs(path: Path) -> Sequence[Any]:
     Raises:
         BadInputError: `saved_model.pb` is damaged.
     """
+    return tuple(saved_model(path).meta_graphs)
+
+
+def saved_model(path: Path) -> Any:
+    """Returns the content of `saved_model.pb`, a protocol buffer.
+
+    Args:
+        path: Folder of the SavedModel.
+
+    Raises:
+        BadInputError: It is damaged.
+    """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
     try:
-        return tuple(SavedModel.FromString((path / "saved_model.pb").read_bytes()).meta_graphs)
+        return SavedModel.FromString((path / "saved_model.pb").read_bytes())
     except (DecodeError, OSError) as error:
         raise BadInputError(
             f"`{path / 'saved_model.pb'}` must be a readable SavedModel. Received: {said(error)}. Save the model again."
@@ -134,7 +147,7 @@ def suspects(meta_graph: Any) -> Iterator[Suspect]:
     for pattern in (_NOTHING, _RESTORING, _SAVING):
         roots = _called(node for node in nodes if main.get(node.name, _NOTHING) is pattern)
         roots |= _of_objects(meta_graph.object_graph_def) if pattern is _NOTHING else set()
-        for name in _reachable(roots, library):
+        for name in reachable(roots, library):
             allowed.setdefault(name, pattern)
     for node in nodes:
         yield from _suspects_of([node], "the main graph", main.get(node.name, _NOTHING))
@@ -205,7 +218,13 @@ def _called(nodes: Iterable[Any]) -> set[str]:
     return names - {""}
 
 
-def _reachable(roots: Iterable[str], library: dict[str, Any]) -> set[str]:
+def reachable(roots: Iterable[str], library: Mapping[str, Any]) -> set[str]:
+    """Returns the functions of a library that some of them call, and these.
+
+    Args:
+        roots: Their names.
+        library: The functions by name.
+    """
     found: set[str] = set()
     waiting = list(roots)
     while waiting:

@@ -1,0 +1,172 @@
+"""Loads what a SavedModel runs to answer, and nothing else of it.
+
+A SavedModel also holds what trained it: optimizers with their slots, steps of training and of adapting, random
+layers. Loading these needs the package that wrote them, may fail without it, and runs none of them. So a copy of
+`saved_model.pb` without them is loaded, beside the variables of the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.source import saved_model_code
+from sqp_tflite.source.keras_errors import cause, out_of_memory
+from sqp_tflite.wording import listed
+
+SIGNATURE = "serving_default"
+_INNER = "__saved_model"
+_SIGNATURES = "signatures"
+_PLAIN = "_generic_user_object"
+"""An object of TensorFlow's with attributes and nothing else."""
+
+
+def loaded(path: Path, trust: bool) -> tuple[Any, Any]:
+    """Returns a SavedModel as TensorFlow loads it, and its signature `serving_default`.
+
+    Args:
+        path: The folder.
+        trust: Whether its operators may reach outside the model.
+
+    Raises:
+        BadInputError: It is damaged, has no such signature, or reaches outside the model.
+    """
+    import tensorflow as tf
+
+    whole = saved_model_code.saved_model(path)
+    _require_signature(whole, path)
+    part = [_for_inference(graph) for graph in whole.meta_graphs]
+    if not trust:
+        saved_model_code.refuse_code(path, part)
+    whole.ClearField("meta_graphs")
+    whole.meta_graphs.extend(part)
+    try:
+        with _beside(path, whole.SerializeToString()) as folder:
+            held = tf.saved_model.load(str(folder))
+            return held, held.signatures[SIGNATURE]
+    except Exception as error:  # TensorFlow's loader raises every kind on damaged files.
+        damaged = (
+            "Use a machine with more memory." if out_of_memory(error) else "Copy it again, or save the model again."
+        )
+        raise BadInputError(
+            f"`{path}` must be a SavedModel that TensorFlow can load. Received: {cause(error)}. {damaged}"
+        ) from error
+
+
+def _require_signature(whole: Any, path: Path) -> None:
+    names = {name for graph in whole.meta_graphs for name in graph.signature_def if not name.startswith(_INNER)}
+    if not whole.meta_graphs:
+        raise BadInputError(f"`{path}` must be a readable SavedModel. Received: one without a graph. Save it again.")
+    if SIGNATURE not in names:
+        raise BadInputError(
+            f"`{path}` must have the signature `{SIGNATURE}`. Received: {listed(sorted(names)) or 'none'}. "
+            "Write it with model.export(path) in Keras, or with tf.saved_model.save(model, path, signatures=function)."
+        )
+
+
+@contextlib.contextmanager
+def _beside(path: Path, content: bytes) -> Iterator[Path]:
+    """Yields a folder with another `saved_model.pb` and everything else of a SavedModel."""
+    with tempfile.TemporaryDirectory(prefix="sqp-saved-model-") as name:
+        folder = Path(name)
+        (folder / "saved_model.pb").write_bytes(content)
+        for part in ("variables", "assets"):
+            if (path / part).is_dir():
+                try:
+                    (folder / part).symlink_to((path / part).resolve(), target_is_directory=True)
+                except OSError:  # Not every system lets everyone make links.
+                    shutil.copytree(path / part, folder / part)
+        yield folder
+
+
+def _for_inference(graph: Any) -> Any:
+    """Returns a MetaGraphDef with what the signature needs; one of TensorFlow 1, which has no objects, as it is."""
+    objects = graph.object_graph_def
+    signatures = next((child.node_id for child in _children(objects, 0) if child.local_name == _SIGNATURES), None)
+    if signatures is None:
+        return graph
+    made = type(graph)()
+    made.CopyFrom(graph)
+    objects = made.object_graph_def
+    needed = _needed(objects, signatures)
+    above = _above(objects, needed)
+    for number, node in enumerate(objects.nodes):
+        if number in needed:
+            continue
+        kept = [child for child in node.children if number in above and child.node_id in needed | above]
+        children = [(child.node_id, child.local_name) for child in kept]
+        node.Clear()
+        node.user_object.identifier = _PLAIN
+        for target, name in children:
+            node.children.add(node_id=target, local_name=name)
+    functions = _functions(objects, needed)
+    for name in [name for name in objects.concrete_functions if name not in functions]:
+        del objects.concrete_functions[name]
+    _keep(made.graph_def.library, functions)
+    for field in ("saver_def", "collection_def", "signature_def"):
+        made.ClearField(field)
+    constants = [node for node in made.graph_def.node if node.op == "Const"]  # Objects may stand for these.
+    made.graph_def.ClearField("node")
+    made.graph_def.node.extend(constants)
+    return made
+
+
+def _children(objects: Any, number: int) -> Any:
+    return objects.nodes[number].children if len(objects.nodes) > number else ()
+
+
+def _needed(objects: Any, start: int) -> set[int]:
+    """The objects that an object consists of, with what their functions capture."""
+    waiting, found = [start], set[int]()
+    while waiting:
+        number = waiting.pop()
+        if number in found or not 0 <= number < len(objects.nodes):
+            continue
+        found.add(number)
+        node = objects.nodes[number]
+        waiting += [child.node_id for child in (*node.children, *node.dependencies)]
+        for saveable in node.saveable_objects.values():
+            waiting += [saveable.save_function, saveable.restore_function]
+        for name in _names(node):
+            if name in objects.concrete_functions:
+                waiting += list(objects.concrete_functions[name].bound_inputs)
+    return found
+
+
+def _above(objects: Any, needed: set[int]) -> set[int]:
+    """The objects that lead from the root to some of them: by these TensorFlow finds the values of variables."""
+    parents: dict[int, set[int]] = {}
+    for number, node in enumerate(objects.nodes):
+        for child in node.children:
+            parents.setdefault(child.node_id, set()).add(number)
+    waiting, found = list(needed), {0}
+    while waiting:
+        new = parents.get(waiting.pop(), set()) - found - needed
+        found |= new
+        waiting += new
+    return found
+
+
+def _names(node: Any) -> set[str]:
+    """The concrete functions of an object."""
+    return {*node.function.concrete_functions, node.bare_concrete_function.concrete_function_name} - {""}
+
+
+def _functions(objects: Any, numbers: Iterable[int]) -> set[str]:
+    return {name for number in numbers for name in _names(objects.nodes[number])}
+
+
+def _keep(library: Any, names: set[str]) -> None:
+    """Takes all functions but some, and those that they call, out of a library."""
+    held = {function.signature.name: function for function in library.function}
+    kept = saved_model_code.reachable(names, held)
+    functions = [function for function in library.function if function.signature.name in kept]
+    library.ClearField("function")
+    library.function.extend(functions)
+    for field in ("gradient", "registered_gradients"):
+        library.ClearField(field)
