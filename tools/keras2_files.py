@@ -6,8 +6,9 @@ Run it in an environment of the TensorFlow that wrote such files, which the pack
     /tmp/keras2/bin/python tools/keras2_files.py /tmp/keras2/files --zip tests/data/keras2.zip
 
 Each model is written as `.h5`, `.keras` and SavedModel, its inputs and outputs as `.npz`. The archive that the tests
-read holds all of them but the large SavedModels. `--only` takes some of the models; `--package tf_keras` writes with
-tf-keras, as TensorFlow 2.16 and later need it.
+read holds all of them but the large SavedModels. `--only` takes some of the models: keras2_12.zip holds `decoder` of
+TensorFlow 2.12, keras2_13.zip `nested` of 2.13. `--package tf_keras` writes with tf-keras, as TensorFlow 2.16 and later
+need it.
 """
 
 from __future__ import annotations
@@ -276,10 +277,20 @@ def mixed(keras: Any) -> Any:
         keras.mixed_precision.set_global_policy("float32")
 
 
+def local(keras: Any) -> Any:
+    """A layer that Keras 3 does not have: only tf-keras opens it."""
+    layers = keras.layers
+    inputs, extra = keras.Input((8, 3), name="signal"), keras.Input((2,), name="extra")
+    x = layers.Flatten()(layers.LocallyConnected1D(2, 3, activation="elu")(inputs))
+    ends = {"z": layers.Dense(3, name="zz")(x), "a": layers.Concatenate(name="aa")([x, extra])}
+    return keras.Model([inputs, extra], ends, name="local")
+
+
 MODELS: dict[str, Callable[[Any], Any]] = {
     made.__name__: made
-    for made in (image, signal, recurrent, cells, attention, operations, nested, decoder, merges, volume, mixed)
+    for made in (image, signal, recurrent, cells, attention, operations, nested, decoder, merges, volume, mixed, local)
 }
+"""The last one is for what Keras 3 does not open."""
 
 
 def randomized(model: Any) -> None:

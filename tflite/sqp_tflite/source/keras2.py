@@ -56,6 +56,23 @@ def refuse_choice(choice: str | None, source: str) -> None:
         )
 
 
+def refuse_other(choice: str | None, source: str) -> None:
+    """Raises for another meaning than that of Keras 2, where its own package computes.
+
+    Args:
+        choice: As in `as_written`.
+        source: Names the model in the message.
+
+    Raises:
+        BadInputError: It is another one.
+    """
+    if choice == KERAS3:
+        raise BadInputError(
+            f"`--hard-sigmoid keras3` is about a file that Keras 3 opens. Received: `{source}`, which only tf-keras "
+            "opens, with the meaning that it had in Keras 2. Leave it out."
+        )
+
+
 def _hard_sigmoid(opened: Opened, path: Path, choice: str | None) -> tuple[str, ...]:
     found = [site for site in sites.sites(opened.model) if site.activation.name == _NAME]
     if not found:

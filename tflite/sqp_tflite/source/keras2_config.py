@@ -22,6 +22,9 @@ _UNGROUPED = _SEPARABLE | frozenset(
     "DepthwiseConv1D DepthwiseConv2D Conv1DTranspose Conv2DTranspose Conv3DTranspose".split()
 )
 _UNTRAINED = frozenset("SpatialDropout1D SpatialDropout2D SpatialDropout3D Discretization".split())
+_RANDOM = frozenset(
+    "RandomBrightness RandomContrast RandomCrop RandomFlip RandomRotation RandomTranslation RandomZoom".split()
+)
 _NORMS = frozenset(["BatchNormalization"])
 _ANY = object()
 
@@ -51,9 +54,18 @@ _IDLE: tuple[tuple[str, frozenset[str], Any], ...] = (
     ("virtual_batch_size", _NORMS, None),
     ("noise_shape", _UNTRAINED, None),
     ("trainable", _UNTRAINED, _ANY),
+    ("softmax_robust_masking", frozenset(["MultiHeadAttention"]), False),
+    ("rng_type", _RANDOM, _ANY),
     ("dynamic", frozenset(), False),
 )
 """(key, classes that have it, its value): keys that change nothing of what a layer computes in use, at that value."""
+
+GONE = frozenset(
+    "AbstractRNNCell AddLoss AddMetric ClassMethod CuDNNGRU CuDNNLSTM DenseFeatures InstanceMethod InstanceProperty "
+    "KerasTensor LocallyConnected1D LocallyConnected2D RandomFourierFeatures RandomHeight RandomWidth "
+    "SequenceFeatures TensorFlowOpLayer WideDeepModel LinearModel".split()
+)
+"""Classes of Keras 2 that Keras 3 does not have, and for which it has nothing that computes the same."""
 
 _PACKAGES = ("keras", "tf_keras", "tensorflow", "tensorflow_core")
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import re
+import shutil
+import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
+
+_MEMBER = "model.weights.h5"
+_OLD = "_layer_checkpoint_dependencies"
+"""What Keras 2.13 called the layers in a file of weights."""
 
 
 def opened(config: dict[str, Any], path: Path, trust: bool) -> Any:
@@ -20,14 +31,56 @@ def opened(config: dict[str, Any], path: Path, trust: bool) -> Any:
     Raises:
         ValueError: The weights are not in the order of the layers. Keras raises every kind besides.
     """
-    model = keras.saving.deserialize_keras_object(config, safe_mode=not trust)
+    # Keras takes the configuration apart.
+    model = keras.saving.deserialize_keras_object(copy.deepcopy(config), safe_mode=not trust)
     if not isinstance(model, keras.Model):
         return model
     _require_order(model, config)
     if not model.built and not model.weights:
         return model
-    model.load_weights(path)
+    with _weights(path) as weights:
+        model.load_weights(weights)
     return model
+
+
+@contextlib.contextmanager
+def _weights(path: Path) -> Iterator[Path]:
+    """Yields a file that Keras 3 takes the weights from: the user's, or a copy of its weights in today's layout."""
+    with tempfile.TemporaryDirectory(prefix="sqp-keras2-") as name:
+        if not zipfile.is_zipfile(path):
+            yield path if path.suffix in (".h5", ".hdf5") else _renamed(path, Path(name) / "model.h5")
+            return
+        with zipfile.ZipFile(path) as archive, archive.open(_MEMBER) as member, h5py.File(member, "r") as held:
+            if _OLD not in held:
+                yield path
+                return
+            with h5py.File(Path(name) / f"copy.{_MEMBER}", "w") as new:
+                _copied(held, new)
+        yield Path(name) / f"copy.{_MEMBER}"
+
+
+def _renamed(path: Path, link: Path) -> Path:
+    """Keras 2.12 gave HDF5 files the ending .keras; Keras 3 goes by the ending."""
+    try:
+        link.symlink_to(path.resolve())
+    except OSError:  # Not every system lets everyone make links.
+        shutil.copyfile(path, link)
+    return link
+
+
+def _copied(held: Any, new: Any) -> None:
+    """Copies the weights of Keras 2.13 and numbers the layers of one class anew: it left numbers out."""
+    for name in held:
+        if name != _OLD:
+            held.copy(name, new) if _OLD not in held[name] else _copied(held[name], new.create_group(name))
+            continue
+        counted: dict[str, list[tuple[int, str]]] = {}
+        for layer in held[_OLD]:
+            kind, number = re.fullmatch(r"(.*?)(?:_(\d+))?", layer).groups()  # type: ignore[union-attr]
+            counted.setdefault(kind, []).append((int(number or 0), layer))
+        for kind, layers in counted.items():
+            for place, (_, layer) in enumerate(sorted(layers)):
+                _copied(held[_OLD][layer], new.create_group(f"layers/{kind}_{place}" if place else f"layers/{kind}"))
 
 
 def _require_order(model: Any, config: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -16,7 +17,7 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
-from sqp_tflite.source import declared, finite, hooks, keras2, model_file, saved_model
+from sqp_tflite.source import declared, finite, hooks, keras2, keras2_package, model_file, saved_model
 from sqp_tflite.source.custom_objects import Explained, import_all
 from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.output_names import output_names
@@ -100,7 +101,11 @@ def load(
             import_all(imports)
             return _saved_model(path, trust, allowed or limit())
         explained = Explained(dict(names or {}), tuple(imports), trust)
-        opened = model_file.open_model(path, explained, allowed or limit())
+        try:
+            opened = model_file.open_model(path, explained, allowed or limit())
+        except keras2_package.NotInKeras3Error as refusal:
+            keras2.refuse_other(hard_sigmoid, str(path))
+            return _by_tf_keras(refusal, trust, dict(shapes or {}), allowed or limit())
         warnings = opened.notes + keras2.as_written(opened, path, hard_sigmoid)
         return dataclasses.replace(_described(opened.model, str(path), dict(shapes or {})), warnings=warnings)
     if not isinstance(model, keras.Model):
@@ -267,7 +272,35 @@ def _tensor(value: Any) -> Any:
     return value
 
 
-def _saved_model(path: Path, trust: bool, allowed: Limit) -> Loaded:
+def _by_tf_keras(
+    refusal: keras2_package.NotInKeras3Error, trust: bool, shapes: dict[str, tuple[int, ...]], allowed: Limit
+) -> Loaded:
+    source = str(refusal.path)
+    with keras2_package.written(refusal, trust) as written:
+        ends = dict(enumerate(written.inputs)), dict(enumerate(written.outputs))
+        loaded = _saved_model(written.folder, trust, allowed, source, shapes, ends)
+    return dataclasses.replace(loaded, warnings=(written.note,))
+
+
+def _saved_model(
+    path: Path,
+    trust: bool,
+    allowed: Limit,
+    source: str = "",
+    given: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    names: tuple[dict[int, str], dict[int, str]] = ({}, {}),
+) -> Loaded:
+    """Describes a SavedModel.
+
+    Args:
+        path: The folder.
+        trust: Whether its operators may reach outside the model.
+        allowed: How much memory its content may take.
+        source: What messages call it; "" for the folder.
+        given: Shapes for dimensions that it leaves open.
+        names: {place: name} of inputs and of outputs where they are called by their places.
+    """
+    source = source or str(path)
     if not (path / "saved_model.pb").is_file():
         raise BadInputError(
             f"`{path}` must be a .keras or .h5 file or a SavedModel folder. Received: a folder without saved_model.pb."
@@ -276,21 +309,26 @@ def _saved_model(path: Path, trust: bool, allowed: Limit) -> Loaded:
     held, signature = saved_model.loaded(path, trust)
     # A signature is stored as a map, which has no order: every process reads another one.
     specs = dict(sorted(signature.structured_input_signature[1].items(), key=_by_name))
-    for which, ends in (("inputs", specs), ("outputs", signature.structured_outputs)):
-        _require_numbers(which, {name: spec.dtype.name for name, spec in ends.items()}, str(path))
     known = {name: spec.shape.as_list() if spec.shape.rank else () for name, spec in specs.items()}
-    shapes = {name: _after_batch(name, shape, str(path)) for name, shape in known.items()}
+    called = {name: names[0].get(place, name) for place, name in enumerate(specs)}
+    outputs = sorted(signature.structured_outputs, key=lambda name: _by_name((name, None)))
+    ends = {name: names[1].get(place, name) for place, name in enumerate(outputs)}
+    _require_numbers("inputs", {called[name]: spec.dtype.name for name, spec in specs.items()}, source)
+    _require_numbers("outputs", {ends[n]: spec.dtype.name for n, spec in signature.structured_outputs.items()}, source)
     inputs = tuple(
-        InputSpec(name, _closed(name, shapes[name], {}, str(path)), spec.dtype.name) for name, spec in specs.items()
+        InputSpec(
+            name, _closed(name, _after_batch(name, known[own], source), dict(given), source), specs[own].dtype.name
+        )
+        for own, name in called.items()
     )
-    finite.require_variables((*finite.variables_of(held), *signature.variables), str(path))
+    finite.require_variables((*finite.variables_of(held), *signature.variables), source)
 
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
-        with running(str(path)):
-            outputs = signature(**{spec.name: tensor for spec, tensor in zip(inputs, tensors, strict=True)})
-        return dict(sorted(outputs.items(), key=_by_name))
+        with running(source):
+            found = signature(**dict(zip(called, tensors, strict=True)))
+        return {name: found[own] for own, name in ends.items()}
 
-    return Loaded(None, call, str(path), inputs, (), keep=held)
+    return Loaded(None, call, source, inputs, (), keep=held)
 
 
 def _by_name(named: tuple[str, Any]) -> tuple[str, str]:

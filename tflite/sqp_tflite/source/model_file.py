@@ -18,7 +18,7 @@ import keras
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_model
 from sqp_tflite.limits import Limit
-from sqp_tflite.source import archives, declared, hdf5, hooks, keras2_config, keras2_file
+from sqp_tflite.source import archives, declared, hdf5, hooks, keras2_config, keras2_file, keras2_package
 from sqp_tflite.source.config_json import nodes, parsed
 from sqp_tflite.source.custom_objects import Explained, custom_objects, in_scope, refuse_unknown, remedy
 from sqp_tflite.source.file_code import refuse_code
@@ -81,6 +81,8 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
     except Exception as error:  # Keras and the layers' own code raise every kind here.
         if weights.refusal is not None:
             raise weights.refusal from error
+        if old and not objects and _for_tf_keras(error, config, explained):
+            raise keras2_package.NotInKeras3Error(path, writer, _gone(config) or cause(error)) from error
         raise BadInputError(
             f"Keras {keras.__version__} cannot open `{path}`{_by(writer)}. Received: {cause(error)}. "
             f"{_way(error, config, writer, set(objects))}"
@@ -117,13 +119,28 @@ def _way(error: Exception, config: dict[str, Any], writer: str, known: set[str])
     return f"{_AGAIN} If it opens in Keras, see the whole error with --debug."
 
 
+def _for_tf_keras(error: Exception, config: dict[str, Any], explained: Explained) -> bool:
+    """Whether the package of Keras 2 may try a file: it is not told names, and calls whatever method a file names."""
+    kinds = {str(node.get("class_name")) for _, node in nodes(config)}
+    calls = not kinds.isdisjoint(keras2_package.CALLS) and not explained.trust
+    return not calls and not out_of_memory(error) and not list(_strange(config))
+
+
+def _gone(config: dict[str, Any]) -> str:
+    """Names the layers of classes that Keras 3 does not have, "" for none."""
+    pairs = [(shortened(layer, LONGEST_NAME), str(node.get("class_name"))) for layer, node in nodes(config)]
+    found = [f"`{layer}` ({kind})" for layer, kind in pairs if kind in keras2_config.GONE]
+    return f"{', '.join(found[:3])}, which Keras 3 does not have" if found else ""
+
+
 def _strange(config: dict[str, Any]) -> Iterator[str]:
     """Yields the classes that the file names without a module, as old files do, and that nothing defines."""
     for _, node in nodes(config):
         name = node.get("class_name")
         if isinstance(name, str) and isinstance(node.get("config"), dict) and not node.get("module"):
             found = keras.saving.get_registered_object(name) or any(hasattr(space, name) for space in _NAMESPACES)
-            if not found and name != "Functional":
+            known = found or name == "Functional" or name in keras2_config.GONE
+            if not known and not name.startswith("__"):  # Keras's own, for tensors and the like.
                 yield name
 
 
@@ -186,16 +203,18 @@ def _json(held: zipfile.ZipFile, name: str, path: Path, limit: Limit) -> dict[st
 def _h5_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
     import h5py
 
-    if not path.name.endswith((".h5", ".hdf5")):
-        raise BadInputError(
-            f"`{path}` is an HDF5 file: rename it to end in .h5, since Keras chooses its reader by that."
-        )
     try:
         hdf5.require(path, limit)
         with h5py.File(path, "r") as file:
             text, version = _attribute(file, "model_config"), _attribute(file, "keras_version")
     except hdf5.BROKEN as error:
         raise hdf5.damaged(str(path), said(error)) from error
+    named = path.name.endswith((".h5", ".hdf5"))
+    # Keras 2.12 ended these in .keras.
+    if not named and not (path.suffix == ".keras" and keras2_config.before_keras3(_version(version))):
+        raise BadInputError(
+            f"`{path}` is an HDF5 file: rename it to end in .h5, since Keras chooses its reader by that."
+        )
     if text is None:
         raise BadInputError(
             f"`{path}` must hold a whole model. Received: only weights. Load them into their model "
