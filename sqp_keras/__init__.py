@@ -6,7 +6,13 @@ from sqp_keras.activation.functional import squareplus, squareplus_inverse
 from sqp_keras.activation.layer import Squareplus
 from sqp_keras.activation.registry import register, unregister
 from sqp_keras.family.algebraic import algebraic
-from sqp_keras.family.algebraic_layer import Algebraic, AlgebraicAttention, AlgebraicSoftmax
+from sqp_keras.family.algebraic_layer import Algebraic, AlgebraicSoftmax
+from sqp_keras.family.attention import (
+    AlgebraicAdditiveAttention,
+    AlgebraicAttention,
+    AlgebraicDotAttention,
+    AlgebraicGroupedQueryAttention,
+)
 from sqp_keras.models.distill import Distillation, distill
 from sqp_keras.models.heads import Head, drop_head
 from sqp_keras.models.replace import Replacement, ReplacementReport, Unchanged, replace_activations
@@ -18,7 +24,10 @@ __all__ = [
     "B_MINIMAX",
     "B_VALUE",
     "Algebraic",
+    "AlgebraicAdditiveAttention",
     "AlgebraicAttention",
+    "AlgebraicDotAttention",
+    "AlgebraicGroupedQueryAttention",
     "AlgebraicSoftmax",
     "Distillation",
     "Head",

@@ -15,16 +15,30 @@ Form = Callable[..., Any]
 _CURRENT: ContextVar[Form | None] = ContextVar("sqp_keras_form", default=None)
 
 
+_INTEGERS: ContextVar[bool] = ContextVar("sqp_keras_for_integers", default=False)
+
+
 def current() -> Form | None:
     """Returns the form in use, None while training or predicting."""
     return _CURRENT.get()
 
 
+def for_integers() -> bool:
+    """Returns whether what is written will be a model of integers, which have one step for all values of a tensor."""
+    return _INTEGERS.get()
+
+
 @contextlib.contextmanager
-def use(form: Form | None) -> Iterator[None]:
-    """Writes every activation of this package through `form` while the block runs; None writes it as trained."""
-    token = _CURRENT.set(form)
+def use(form: Form | None, integers: bool = False) -> Iterator[None]:
+    """Writes every activation of this package through `form` while the block runs; None writes it as trained.
+
+    Args:
+        form: See `Form`.
+        integers: What `for_integers` returns in the block.
+    """
+    tokens = _CURRENT.set(form), _INTEGERS.set(integers)
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        _CURRENT.reset(tokens[0])
+        _INTEGERS.reset(tokens[1])

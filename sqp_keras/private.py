@@ -79,6 +79,18 @@ COMPUTE_ATTENTION = PrivatePart(
 ATTENTION_SOFTMAX = PrivatePart(
     "attention once built", "_softmax", "the softmax of attention", "the softmax of attention stays Keras's own."
 )
+CALCULATE_SCORES = PrivatePart(
+    "dot attention",
+    "_calculate_scores",
+    "the step in which Attention compares queries and keys",
+    "Attention and AdditiveAttention stay Keras's own.",
+)
+APPLY_SCORES = PrivatePart(
+    "dot attention",
+    "_apply_scores",
+    "the step in which Attention computes softmax",
+    "Attention and AdditiveAttention stay Keras's own.",
+)
 ACTIVATION_TABLE = PrivatePart(
     "keras.src.activations",
     "ALL_OBJECTS_DICT",
@@ -104,6 +116,8 @@ PARTS = (
     LAMBDA_SHAPE,
     BUILD_ATTENTION,
     COMPUTE_ATTENTION,
+    CALCULATE_SCORES,
+    APPLY_SCORES,
     ACTIVATION_TABLE,
     RECORD,
 )
@@ -125,6 +139,7 @@ def check(parts: Iterable[PrivatePart] = PARTS) -> tuple[PrivatePart, ...]:
         "model": model,
         "lambda": keras.layers.Lambda(keras.activations.linear, name="sqp_keras_check_lambda"),
         "attention": keras.layers.MultiHeadAttention,
+        "dot attention": keras.layers.Attention,
     }
     missing = [
         part
@@ -244,6 +259,16 @@ def attention_is_open() -> bool:
     if not all(hasattr(keras.layers.MultiHeadAttention, part.attribute) for part in steps):
         return False
     return hasattr(keras.layers.InputLayer((1,), name="sqp_keras_check"), LAYERS.attribute)
+
+
+def scores_are_open() -> bool:
+    """Returns whether what `Attention` and `AdditiveAttention` compute can be exchanged in this release."""
+    return all(hasattr(keras.layers.Attention, part.attribute) for part in (CALCULATE_SCORES, APPLY_SCORES))
+
+
+def ask_for_scores(layer: Any) -> None:
+    """Keeps `GroupedQueryAttention` from its fused kernel, in the call that is running."""
+    layer._return_attention_scores = True
 
 
 def become(layer: Any, other: type) -> bool:

@@ -1,11 +1,10 @@
 """Remedies that work where an activation is computed in a layer's own code."""
 
-import re
-
 import keras
 import numpy as np
 import pytest
 
+import sqp_keras
 import sqp_tflite
 from sqp_tflite.source import own_code
 
@@ -46,19 +45,31 @@ def test_without_a_model_there_are_no_notes():
     assert own_code.notes(None) == ()
 
 
-@pytest.mark.parametrize(
-    ("layer", "way"),
-    [
-        (L.Attention(name="att"), r"keras.layers.Dot\(axes=2\).*sqp_keras.AlgebraicSoftmax"),
-        (L.Attention(score_mode="concat", name="att"), r"query \+ key.*tanh.*softmax"),
-        (L.AdditiveAttention(name="att"), r"query \+ key.*tanh.*softmax"),
-    ],
-)
-def test_attention_is_noted_and_has_a_way_out(layer, way):
-    model = attention(layer)
+class Looking(L.Attention):
+    """Made by a user from Keras's attention."""
+
+
+class LookingWithoutExp(sqp_keras.AlgebraicDotAttention):
+    """The same, as the remedy says."""
+
+
+def test_a_class_made_from_attention_is_noted_and_has_a_way_out():
+    model = attention(Looking(name="att"))
     (note,) = own_code.notes(model)
-    assert note.startswith("`att` (") and "computes softmax in its own code" in note
-    assert re.search(way, own_code.attention(layer))
+    assert note.startswith("`att` (Looking) computes softmax in its own code")
+    with pytest.raises(
+        sqp_tflite.RefusedError, match=r"Derive Looking from sqp_keras.AlgebraicDotAttention in place of"
+    ):
+        sqp_tflite.export(model, replace="accurate")
+    mended = attention(LookingWithoutExp(name="att"))
+    assert own_code.notes(mended) == ()
+    data = {"x": np.float32(np.random.default_rng(0).normal(size=(16, 3, 4)))}
+    assert sqp_tflite.export(mended, data=data).report.verdict == "ok"
+
+
+@pytest.mark.parametrize("layer", [L.Attention(), L.AdditiveAttention(), L.Attention(score_mode="concat")])
+def test_attention_that_is_exchanged_needs_no_note(layer):
+    assert own_code.notes(attention(layer)) == ()
 
 
 def test_multi_head_attention_needs_no_note():

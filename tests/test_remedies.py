@@ -129,10 +129,11 @@ CASES = {
     "a softmax in the middle of integers": Case(
         middle,
         "mix",
-        "`--quantize float32 --replace accurate`",
+        "Use `--replace accurate`, or build the model with sqp_keras.AlgebraicSoftmax()",
         options=INT8,
-        then={"quantize": "float32", "replace": "accurate"},
+        then={"replace": "accurate"},
         data=data(),
+        solution='replace="accurate"',
     ),
     "an activation": Case(
         lambda: model(L.Dense(4, activation="tanh", name="bend"), L.Dense(2)),

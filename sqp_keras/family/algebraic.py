@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -107,7 +107,7 @@ def evaluate(x: Any, made: Sum) -> Any:
     return _clipped(total, made.low, made.high)
 
 
-def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
+def softmax(x: Any, axis: int | tuple[int, ...] = -1, factors: Any = None) -> Any:
     """Returns softmax without exp and without a division; each row's sum is 1 up to rounding.
 
     Within 1.7e-4 for up to 100 values, 5e-4 for up to 1000. exp(t) for t = x - max(x) <= 0 is the fourth power of a
@@ -117,14 +117,17 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
     Args:
         x: Tensor, array or list of at least one axis.
         axis: The axis (or axes) along which the result sums to 1. Their sizes must be known.
+        factors: 0 for a value that does not count and 1 for the others, a tensor that broadcasts to `x`; None if all
+            count. At least one counts.
     """
     x = ops.convert_to_tensor(x)
     dtype = keras.backend.standardize_dtype(x.dtype)
     x = ops.cast(x, _WIDE.get(dtype, dtype))
-    return ops.cast(_normalised(x, axis), dtype)
+    factors = factors if factors is None else ops.cast(factors, x.dtype)
+    return ops.cast(_normalised(x, axis, factors), dtype)
 
 
-def _normalised(x: Any, axis: int | tuple[int, ...]) -> Any:
+def _normalised(x: Any, axis: int | tuple[int, ...], factors: Any) -> Any:
     axes = axis if isinstance(axis, tuple) else (axis,)
     if not all(-len(x.shape) <= one < len(x.shape) for one in axes):
         raise ValueError(f"`axis` is an axis of the input. Received: axis={axis} for shape {x.shape}. Pass e.g. -1.")
@@ -134,15 +137,31 @@ def _normalised(x: Any, axis: int | tuple[int, ...]) -> Any:
             f"An algebraic softmax needs to know how many values it normalises. Received: shape {x.shape}, axis {axis}."
             " Give the model's input a fixed size."
         )
-    quarter = (x - ops.max(x, axis=axes, keepdims=True)) * 0.25
+    # What does not count is made the least of all and not merely low: integers have one step for all values.
+    above = x if factors is None else (x - ops.min(x, axis=axes, keepdims=True)) * factors
+    power = _written(_fourth_power, above - ops.max(above, axis=axes, keepdims=True))
+    power = power if factors is None else power * factors
+    # The mean instead of the sum: MEAN is the reduction that every runtime has.
+    mean, size = ops.mean(power, axis=axes, keepdims=True), float(math.prod(sizes))
+    return power * _written(lambda one: _reciprocal(one * size), mean)
+
+
+def _written(function: Callable[[Any], Any], x: Any) -> Any:
+    """Returns a function of each value, which a model of integers holds like an activation: as a table or in float."""
+    form = forms.current()
+    return function(x) if form is None or not forms.for_integers() else form("function", x, function=function)
+
+
+def _fourth_power(x: Any) -> Any:
     # Without its lower end, which an even power does not need.
-    root = evaluate(quarter, dataclasses.replace(find("exponential", None, 1.0, 0.0), low=None))
+    root = evaluate(x * 0.25, dataclasses.replace(find("exponential", None, 1.0, 0.0), low=None))
     # A power instead of the root itself: never negative, and the many small values of a long row stay small.
     square = root * root
-    power = square * square
-    # The mean instead of the sum: MEAN is the reduction that every runtime has.
-    total = ops.mean(power, axis=axes, keepdims=True) * float(math.prod(sizes))
-    return power * ops.rsqrt(total * total)
+    return square * square
+
+
+def _reciprocal(total: Any) -> Any:
+    return ops.rsqrt(total * total)
 
 
 def _held(x: Any, part: Part) -> Any:

@@ -1,17 +1,17 @@
 """The algebraic activations as layers, which are saved with their coefficients."""
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from sqp_keras import accept, private, symbolic
+from sqp_keras import accept, forms, symbolic
 from sqp_keras.family import coefficients
 from sqp_keras.family.algebraic import algebraic, apply, checked, softmax
 
 _MASKED = -3e4
+"""What is added to a masked value: also float16 holds it, and exp of it is 0."""
 
 
 @symbolic.layer_of("algebraic")
@@ -87,9 +87,11 @@ class AlgebraicSoftmax(keras.layers.Layer):
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
         """Returns softmax of `inputs`; where `mask` is False the result is below 1e-12."""
-        if mask is not None:
-            inputs = inputs + (1.0 - ops.cast(mask, inputs.dtype)) * _MASKED
-        return softmax(inputs, self.axis)
+        if mask is None:
+            return softmax(inputs, self.axis)
+        if forms.for_integers():
+            return softmax(inputs, self.axis, ops.cast(mask, inputs.dtype))
+        return softmax(masked(inputs, mask), self.axis)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Returns the shape of the input."""
@@ -100,25 +102,9 @@ class AlgebraicSoftmax(keras.layers.Layer):
         return {**super().get_config(), "axis": self.axis if isinstance(self.axis, int) else list(self.axis)}
 
 
-@keras.saving.register_keras_serializable(package="sqp_keras")
-class AlgebraicAttention(keras.layers.MultiHeadAttention):
-    """Returns multi-head attention whose softmax is algebraic; arguments and weights of `MultiHeadAttention`."""
-
-    def _build_attention(self, rank: int) -> None:
-        super()._build_attention(rank)
-        stock = private.attention_softmax(self)
-        if not isinstance(stock, keras.layers.Softmax):
-            private.warn(private.ATTENTION_SOFTMAX)
-            return
-        self._softmax: Any = AlgebraicSoftmax(stock.axis, dtype=self.dtype_policy)
-        # Keras goes on listing the layer that was there first.
-        private.unlist(self, stock)
-
-    def _compute_attention(self, *args: Any, **kwargs: Any) -> Any:
-        # Keras has a fused kernel with an exp inside; it calls `_softmax` instead if the scores are asked for.
-        bound = inspect.signature(super()._compute_attention).bind(*args, **kwargs)
-        bound.arguments["return_attention_scores"] = True
-        return super()._compute_attention(*bound.args, **bound.kwargs)
+def masked(x: Any, mask: Any) -> Any:
+    """Returns values so low where `mask` is False that their exp is 0."""
+    return x + (1.0 - ops.cast(mask, x.dtype)) * _MASKED
 
 
 def _sum(of: str, terms: int | None, alpha: float, upper: float | None, stored: Any) -> coefficients.Sum | None:

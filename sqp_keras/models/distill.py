@@ -11,7 +11,7 @@ from keras import ops
 from sqp_keras import accept, private
 from sqp_keras.models import observe
 from sqp_keras.models.rebuild import copied_activation, rebuild
-from sqp_keras.models.sites import Site, is_functional, sites
+from sqp_keras.models.sites import Site, function_at, is_functional, sites
 
 _MEASURED_ROWS = 1024
 _SMALLEST = 1e-6
@@ -272,7 +272,7 @@ def _original(site: Site) -> Callable[[Any], Any]:
     def make(_: Any) -> Any:
         if not site.attribute:
             return copied_activation(site.owner)
-        held = getattr(site.owner, site.attribute)
+        held = function_at(site)
         return copied_activation(held) if isinstance(held, keras.layers.Layer) else held
 
     return make

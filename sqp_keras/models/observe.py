@@ -11,7 +11,7 @@ from keras import ops
 
 from sqp_keras import accept
 from sqp_keras.models.rebuild import copied_activation, rebuild
-from sqp_keras.models.sites import Site
+from sqp_keras.models.sites import Site, function_at
 
 SAMPLES = 256
 """Rows of the data that are run, enough for each layer's range."""
@@ -92,7 +92,7 @@ def _prober(site: Site, record: _Record) -> Callable[[Any], Any]:
     def make(owner: Any) -> Any:
         if not site.attribute:
             return _Probe(copied_activation(owner), record, name=owner.name)
-        function = getattr(owner, site.attribute)
+        function = function_at(site)
 
         def probe(x: Any) -> Any:
             y = function(x)

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 
 from sqp_keras import private
-from sqp_keras.family.algebraic_layer import AlgebraicAttention, AlgebraicSoftmax
+from sqp_keras.family.algebraic_layer import AlgebraicSoftmax
+from sqp_keras.family.attention import STOCK, WITH_SCORES, WITH_SOFTMAX
 from sqp_keras.models import sites
 
 Substitutes = Mapping[tuple[int, str], Callable[[Any], Any]]
@@ -110,8 +111,8 @@ def _copied_layer(layer: Any, substitutes: Substitutes, cache: dict[int, Any]) -
         return _copy(layer, substitutes, cache)
     if not isinstance(layer, keras.layers.Layer):
         return copied_activation(layer)
-    if type(layer) is keras.layers.MultiHeadAttention and (id(private.attention_softmax(layer)), "") in substitutes:
-        return AlgebraicAttention.from_config(layer.get_config())
+    if type(layer) in WITH_SOFTMAX and (id(private.attention_softmax(layer)), "") in substitutes:
+        return WITH_SOFTMAX[type(layer)].from_config(layer.get_config())
     if type(layer) is keras.layers.Lambda:
         return _copied_lambda(layer)
     return _from_config(layer)
@@ -205,9 +206,23 @@ def _held(parent: Any) -> list[Any]:
 
 def _exchange(pairs: list[tuple[Any, Any]], substitutes: Substitutes) -> None:
     for old, new in pairs:
-        for name in sites.activation_attributes(old):
+        shown = sites.in_own_code(old)
+        if any((id(old), name) in substitutes for name in shown):
+            _show(new, shown)
+        for name in (*sites.activation_attributes(old), *shown):
             if (id(old), name) in substitutes:
                 _set(new, name, substitutes[id(old), name](old))
+
+
+def _show(new: Any, names: tuple[str, ...]) -> None:
+    """Gives attention attributes in which it holds its softmax and tanh."""
+    if not private.become(new, WITH_SCORES[type(new)]):
+        raise CannotCopyError(
+            f"The softmax of `{new.name}` ({type(new).__name__}) cannot be exchanged in this Keras release. "
+            "Keep it: keep=['softmax', 'tanh']."
+        )
+    for name in names:
+        object.__setattr__(new, name, STOCK[name])
 
 
 def _exchange_inside(new_model: Any, pairs: list[tuple[Any, Any]], substitutes: Substitutes) -> None:
@@ -240,9 +255,10 @@ def _children(parent: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _swap(parent: Any, name: str, old: Any, new: Any) -> None:
-    if isinstance(old, keras.layers.Softmax) and isinstance(parent, keras.layers.MultiHeadAttention):
+    other = next((algebraic for stock, algebraic in WITH_SOFTMAX.items() if isinstance(parent, stock)), None)
+    if isinstance(old, keras.layers.Softmax) and other is not None:
         new = AlgebraicSoftmax(old.axis, dtype=old.dtype_policy)
-        if not private.become(parent, AlgebraicAttention):
+        if not private.become(parent, other):
             raise CannotCopyError(
                 f"The softmax of `{parent.name}` ({type(parent).__name__}) cannot be exchanged in this Keras release. "
                 "Keep it: keep=['softmax']."

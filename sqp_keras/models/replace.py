@@ -10,12 +10,13 @@ import numpy.typing as npt
 from keras import ops
 
 from sqp_keras import accept, private
+from sqp_keras.family.attention import WITH_SOFTMAX
 from sqp_keras.models import observe, rules
 from sqp_keras.models.choose import Choice, choose
 from sqp_keras.models.observe import Seen
 from sqp_keras.models.rebuild import CannotCopyError, rebuild
 from sqp_keras.models.rules import Cause, Decision
-from sqp_keras.models.sites import paths, sites
+from sqp_keras.models.sites import function_at, in_own_code, paths, sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +145,13 @@ def replace_activations(
 
 def _without_hidden(model: keras.Model, decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:
     """Returns the decisions, less the exchange of attention's softmax if this release hides it."""
-    if private.attention_is_open():
-        return decisions
-    attention = {path for path, layer in paths(model) if isinstance(layer, keras.layers.MultiHeadAttention)}
-    return tuple(
-        Decision(d.site, d.was, cause=Cause.HIDDEN)
-        if d.form == "softmax" and d.site.path.rpartition("/")[0] in attention
-        else d
-        for d in decisions
-    )
+    hidden = set()
+    if not private.attention_is_open():
+        holders = {path for path, layer in paths(model) if isinstance(layer, tuple(WITH_SOFTMAX))}
+        hidden = {id(d) for d in decisions if d.form == "softmax" and d.site.path.rpartition("/")[0] in holders}
+    if not private.scores_are_open():
+        hidden |= {id(d) for d in decisions if d.form and d.site.attribute in in_own_code(d.site.owner)}
+    return tuple(Decision(d.site, d.was, cause=Cause.HIDDEN) if id(d) in hidden else d for d in decisions)
 
 
 def _seen(model: keras.Model, changed: list[Decision], data: Any) -> list[Seen | None]:
@@ -184,7 +183,7 @@ def _on_array(run: Callable[..., Any], x: npt.NDArray[np.float64]) -> npt.NDArra
 def _runner(decision: Decision) -> Callable[..., Any]:
     site = decision.site
     if site.attribute:
-        return getattr(site.owner, site.attribute)
+        return function_at(site)
     if isinstance(site.owner, keras.layers.Layer):
         return type(site.owner).from_config(site.owner.get_config())
     return site.owner.call

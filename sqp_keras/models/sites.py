@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from sqp_keras import private
+from sqp_keras.family import attention
 from sqp_keras.family.names import canonical
 
 UNKNOWN = "unknown"
@@ -112,6 +113,16 @@ def activation_attributes(layer: keras.layers.Layer) -> tuple[str, ...]:
     return tuple(name for name in names if callable(getattr(layer, name)))
 
 
+def in_own_code(layer: Any) -> tuple[str, ...]:
+    """Returns the attributes that Keras's attention will have once its softmax and tanh can be exchanged."""
+    return attention.held_in_code(layer) if type(layer) in attention.WITH_SCORES else ()
+
+
+def function_at(site: Site) -> Any:
+    """Returns the activation at a site that is an attribute: a function or a layer."""
+    return getattr(site.owner, site.attribute, None) or attention.STOCK[site.attribute]
+
+
 def _walk(model: keras.layers.Layer, prefix: str, seen: set[int]) -> Iterator[Site]:
     for path, child in _children(model, prefix, seen):
         if is_activation(child):
@@ -119,6 +130,8 @@ def _walk(model: keras.layers.Layer, prefix: str, seen: set[int]) -> Iterator[Si
         elif isinstance(child, keras.layers.Layer):
             for name in activation_attributes(child):
                 yield Site(path, name, child, identify(getattr(child, name)))
+            for name in in_own_code(child):
+                yield Site(path, name, child, identify(attention.STOCK[name]))
 
 
 def _children(parent: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:

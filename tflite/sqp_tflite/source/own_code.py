@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from sqp_keras.family.attention import WITH_SCORES
 from sqp_keras.models import sites
 
 _CALLS = MappingProxyType(
@@ -21,25 +22,11 @@ _CALLS = MappingProxyType(
 )
 """What a user's layer can hold instead of an operator."""
 
-_ATTENTION = MappingProxyType(
-    {
-        "GroupQueryAttention": "Use keras.layers.MultiHeadAttention, whose softmax `--replace accurate` exchanges.",
-        "GroupedQueryAttention": "Use keras.layers.MultiHeadAttention, whose softmax `--replace accurate` exchanges.",
-        "Attention": "Write it as keras.layers.Dot(axes=2)([query, key]), sqp_keras.AlgebraicSoftmax() and "
-        "keras.layers.Dot(axes=(2, 1))([scores, value]), which gives the same within 0.0005 (times its scale "
-        "if it has one); or use keras.layers.MultiHeadAttention with `--replace accurate`.",
-        "AdditiveAttention": "Write it as a layer of your own that calls sqp_keras.algebraic(query + key, "
-        '"tanh") and sqp_keras.algebraic(scores, "softmax"); or use keras.layers.MultiHeadAttention with '
-        "`--replace accurate`.",
-    }
-)
-"""Keras's layers that call softmax in their own code, and the way out; the most specific class first."""
-
 KERAS = ("keras", "sqp_keras")
 
 
 def notes(model: Any) -> tuple[str, ...]:
-    """Returns a sentence for each Keras layer with a softmax in its own code.
+    """Returns a sentence for each class made from Keras's attention that has softmax in its own code.
 
     Args:
         model: The Keras model, or None.
@@ -63,12 +50,18 @@ def call_instead(layer: Any, op: str) -> str:
 
 
 def attention(layer: Any) -> str:
-    """Returns the way out for Keras's layers that call softmax or tanh in their own code; "" for others."""
+    """Returns the way out for a class of the user's made from attention with softmax in its code; "" for others."""
+    if type(layer) in WITH_SCORES:
+        return ""
     for kind in type(layer).__mro__:
-        if kind.__module__.split(".")[0] == "keras" and kind.__name__ in _ATTENTION:
-            # The same sum of tanh as AdditiveAttention's.
-            concatenates = kind.__name__ == "Attention" and getattr(layer, "score_mode", "") == "concat"
-            return _ATTENTION["AdditiveAttention" if concatenates else kind.__name__]
+        if kind in WITH_SCORES.values():
+            return ""
+        if kind in WITH_SCORES:
+            own, other = type(layer).__name__, WITH_SCORES[kind].__name__
+            return (
+                f"Derive {own} from sqp_keras.{other} in place of keras.layers.{kind.__name__}: it has the same "
+                "arguments and weights, and the same results within 0.0005."
+            )
     return ""
 
 

@@ -225,7 +225,7 @@ def _float_ops(site: Site, parameters: dict[str, Any]) -> tuple[str, ...] | None
 
 def _traced_ops(site: Site) -> tuple[str, ...]:
     """The operators of an activation made of roots, counted where they are written: in its own trace."""
-    activation = getattr(site.owner, site.attribute) if site.attribute else site.owner
+    activation = sites.function_at(site) if site.attribute else site.owner
     traced = tf.function(activation, autograph=False).get_concrete_function(tf.TensorSpec((1, 2, 2, 2, 8)))
     return tuple(_TENSORFLOW_OPS[op.type] for op in traced.graph.get_operations() if op.type in _TENSORFLOW_OPS)
 

@@ -185,7 +185,7 @@ class _Judge:
             return None
         name = site.activation.name
         text = f"Drop it with `--head logits`: {_READ[name]}."
-        if (name == "sigmoid" and not self._now.replaced) or (name == "softmax" and not self._now.wanted.integer):
+        if name in ("sigmoid", "softmax") and not self._now.replaced:
             text += " To keep it, use `--replace accurate`."
         return Remedy(_with(finding, text), {"head": "logits"})
 
@@ -200,9 +200,6 @@ class _Judge:
         decision = self._decision(finding)
         if decision is None:
             return None
-        if self._now.wanted.integer and decision.site.activation.name in ("softmax", "algebraic_softmax"):
-            text = "A softmax has no integer form here: use `--quantize float32 --replace accurate`."
-            return Remedy(_with(finding, text))
         if finding.op not in EXP_AND_LOG and finding.op not in ("SELECT", "SELECT_V2", "GREATER"):
             return None
         if decision.cause is Cause.NEEDS_DATA:
@@ -214,7 +211,8 @@ class _Judge:
         if decision.cause is not None:
             reason = rules.reason(decision.cause, decision.was, decision.site.activation.spelled)
             return Remedy(_with(finding, f"`--replace` cannot exchange it: {reason}.{self._or_table(finding.op)}"))
-        new = "squareplus" if decision.was in _BENDS else f'sqp_keras.Algebraic("{decision.was}")'
+        own = "AlgebraicSoftmax()" if decision.form == "softmax" else f'Algebraic("{decision.was}")'
+        new = "squareplus" if decision.was in _BENDS else f"sqp_keras.{own}"
         retrain = f'retrain with `activation="{new}"`' if new == "squareplus" else f"build the model with {new}"
         text = f"Use `--replace accurate`, or {retrain}.{self._or_table(finding.op)}"
         return Remedy(_with(finding, text), {"replace": "accurate"})

@@ -260,23 +260,38 @@ def _bounded_root(graph: Frozen, op: Any) -> None:
     graph.replace(op, "Minimum", [finite, graph.name_of(op.inputs[1 - roots[0]])])
 
 
+def _minimum_over(graph: Frozen, op: Any) -> None:
+    """The smallest of some numbers is the largest of the same with the other sign."""
+    turned = graph.add("Neg", op.name, [graph.name_of(op.inputs[0])], like=op)
+    largest = _pooled(graph, op, turned)
+    if largest:
+        graph.replace(op, "Neg", [largest])
+
+
 def _maximum_over(graph: Frozen, op: Any) -> None:
     """REDUCE_MAX over neighbouring axes is a MAX_POOL_2D over the whole of them."""
+    largest = _pooled(graph, op, graph.name_of(op.inputs[0]))
+    if largest:
+        graph.replace(op, "Identity", [largest])
+
+
+def _pooled(graph: Frozen, op: Any, source: str) -> str:
+    """Returns the largest over the axes of a reduction, "" where they are not known or apart."""
     axes, shape = graph.value(op.inputs[1]), op.inputs[0].shape
     if axes is None or not shape.is_fully_defined() or op.inputs[0].dtype.name != "float32":
-        return
+        return ""
     sizes = shape.as_list()
     places = sorted({int(axis) % len(sizes) for axis in np.ravel(axes)})
     if not places or places != list(range(places[0], places[-1] + 1)):
-        return
+        return ""
     parts = sizes[: places[0]], sizes[places[0] : places[-1] + 1], sizes[places[-1] + 1 :]
     outer, reduced, inner = (math.prod(part) for part in parts)
-    image = graph.reshaped(op, graph.name_of(op.inputs[0]), (1, outer, reduced, inner))
+    image = graph.reshaped(op, source, (1, outer, reduced, inner))
     pooled = graph.add("MaxPool", op.name, [image], like=op)
     attributes = graph.node(pooled).attr
     attributes["ksize"].list.i[:], attributes["strides"].list.i[:] = [1, 1, reduced, 1], [1, 1, reduced, 1]
     attributes["padding"].s, attributes["data_format"].s = b"VALID", b"NHWC"
-    graph.replace(op, "Identity", [graph.reshaped(op, pooled, op.outputs[0].shape.as_list())])
+    return graph.reshaped(op, pooled, op.outputs[0].shape.as_list())
 
 
 def _leak(graph: Frozen, op: Any) -> None:
@@ -309,6 +324,6 @@ _PASSES: tuple[dict[str, Rule], ...] = (
         "BiasAdd": _bias_of_channels_first,
         "Minimum": _bounded_root,
     },
-    {"Max": _maximum_over, "AddV2": _leak},
+    {"Max": _maximum_over, "Min": _minimum_over, "AddV2": _leak},
 )
 """By the operation that a rule begins at: what is done always, and what an integer model needs besides."""

@@ -129,6 +129,8 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
     with tf.name_scope(FORM_SCOPE):
         if name == "squareplus":
             return squareplus_form(x, parameters["b"])
+        if name == "function":
+            return parameters["function"](x)
         # The sums consist of ADD, MUL and SQRT already.
         return evaluate(tf.convert_to_tensor(x), parameters["coefficients"])
 
@@ -137,7 +139,7 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
 def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
     model = plan.loaded.model
     with contextlib.ExitStack() as stack:
-        stack.enter_context(forms.use(_form))
+        stack.enter_context(forms.use(_form, plan.wanted.integer))
         stack.enter_context(hooks.stock_squareplus_in_form())
         stack.enter_context(hooks.embedded_by_gather())
         if model is not None:
