@@ -222,6 +222,12 @@ def place_of(tensor: Any) -> int:
     return int(getattr(HISTORY.of(tensor), "tensor_index", 0))
 
 
+def readers_of(tensor: Any) -> list[Any]:
+    """Returns the nodes that read a symbolic tensor, as far as they are known."""
+    nodes = OUTBOUND_NODES.of(maker_of(tensor), [])
+    return [node for node in nodes if any(one is tensor for one in node.input_tensors)]
+
+
 def argument_of(tensor: Any, name: str, place: int) -> Any:
     """Returns what the call that made a symbolic tensor got for an argument, None if it got nothing or is not known.
 

@@ -22,6 +22,7 @@ from sqp_tflite.solution import Solution
 from sqp_tflite.source import own_code, unroll
 from sqp_tflite.source.exchange import Exchanged, named
 from sqp_tflite.source.load import Loaded
+from sqp_tflite.source.masks import Masks
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.source.trace import Traced
@@ -128,6 +129,7 @@ class Journal:
         given, changed, planned = self.get(Given), self.get(Exchanged), self.get(Plan)
         traced, reduced, graph = self.get(Traced), self.get(Reduced), self.get(Graph)
         measured, compared, solution = self.get(Measured), self.get(Compared), self.get(Solution)
+        masked = self.get(Masks)
         layers = traced.layers if traced else None
         output = self.options.output if compared and verdict == "ok" else None
         return Report(
@@ -153,6 +155,7 @@ class Journal:
             stand_in=self._stand_in(),
             unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
             warnings=(given.loaded.warnings + given.warnings if given else ())
+            + (masked.warnings if masked else ())
             + (compared.warnings if compared else ()),
             notes=self._notes(),
             versions=versions(),

@@ -23,6 +23,7 @@ from sqp_tflite.solution import LEAST_SECONDS, Deadline
 from sqp_tflite.source.convert import convert
 from sqp_tflite.source.exchange import Exchanged, exchange
 from sqp_tflite.source.held import held
+from sqp_tflite.source.masks import Masks, masks
 from sqp_tflite.source.plan import Plan, plan
 from sqp_tflite.source.remedies import Changes, Situation, remedied
 from sqp_tflite.source.rewrites import on_device
@@ -65,7 +66,8 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     # Activations are exchanged as Keras layers: there they have names and a meaning.
     changed = done.keep(_exchanged(options, given))
     # What each activation becomes is decided before anything is written.
-    return changed, done.keep(plan(changed.loaded, options.wanted))
+    masked = done.keep(masks(changed.loaded, given.inputs, options.wanted))
+    return changed, done.keep(dataclasses.replace(plan(changed.loaded, options.wanted), full=masked.full))
 
 
 def made(
@@ -97,7 +99,7 @@ def made(
     graph = done.keep(read(reduced.content))
     found = all_findings(audit(graph, options.wanted.target, traced.layers), reduced.findings)
     done.keep(held(planned, graph, traced.layers, found))  # What was planned, as it has become.
-    findings, changes = remedied(found, _situation(options, given, changed)) if found else ((), None)
+    findings, changes = remedied(found, _situation(options, given, changed, done.get(Masks))) if found else ((), None)
     findings += conversions(graph, traced.layers, request) if options.no_conversions else ()
     again = max(LEAST_SECONDS, time.monotonic() - began)
     return Made(reduced.content, graph, traced, findings, changes, again)
@@ -121,7 +123,7 @@ def tried(options: ExportOptions, given: Given, worker: Worker, seconds: float) 
         return made(options, given, changed, what, worker, done, lambda step: None).findings
 
 
-def _situation(options: ExportOptions, given: Given, changed: Exchanged) -> Situation:
+def _situation(options: ExportOptions, given: Given, changed: Exchanged, masked: Masks | None) -> Situation:
     return Situation(
         options.wanted,
         changed.loaded.model,
@@ -130,6 +132,7 @@ def _situation(options: ExportOptions, given: Given, changed: Exchanged) -> Situ
         {spec.name: spec.dtype for spec in given.loaded.inputs},
         given.inputs.given,
         bool(changed.replacements),
+        masked or Masks(),
     )
 
 

@@ -103,6 +103,24 @@ def _squareplus(stock: Any) -> Any:
     return squareplus
 
 
+Change = Callable[[Any, Any], Any]
+"""Is told an operation, or a layer, and what it has made, and returns that or something in its place."""
+
+_CHANGE: ContextVar[Change | None] = ContextVar("sqp_tflite_change", default=None)
+
+
+@contextlib.contextmanager
+def changed(change: Change) -> Iterator[None]:
+    """Changes what the operations of functional models, and whoever asks `changes`, make."""
+    with hooked(keras.Operation, "__call__", _operate), _set(_CHANGE, change):
+        yield
+
+
+def changes() -> Change | None:
+    """Returns what changes the results in the block that runs, None outside of one."""
+    return _CHANGE.get()
+
+
 _SCOPES: ContextVar[Mapping[int, str]] = ContextVar("sqp_tflite_scopes", default=MappingProxyType({}))
 
 
@@ -136,9 +154,12 @@ def _operate(stock: Any) -> Any:
 
     @functools.wraps(stock)
     def operate(operation: Any, *arguments: Any, **named: Any) -> Any:
-        scope = None if isinstance(operation, keras.layers.Layer) else _SCOPES.get().get(id(operation))
-        with contextlib.nullcontext() if scope is None else tf.name_scope(scope):
+        if isinstance(operation, keras.layers.Layer):
             return stock(operation, *arguments, **named)
+        scope = _SCOPES.get().get(id(operation))
+        with contextlib.nullcontext() if scope is None else tf.name_scope(scope):
+            made, change = stock(operation, *arguments, **named), changes()
+        return made if change is None else change(operation, made)
 
     return operate
 

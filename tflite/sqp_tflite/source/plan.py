@@ -112,12 +112,14 @@ class Plan:
         wanted: The type of numbers, the lowering and the target.
         rows: One per activation.
         notes: What the user should know, in sentences.
+        full: Whether time steps are masked nowhere, because the data show full sequences only.
     """
 
     loaded: Loaded
     wanted: Combination
     rows: tuple[PlanRow, ...]
     notes: tuple[str, ...]
+    full: bool = False
 
 
 def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:

@@ -22,6 +22,7 @@ from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import ADMITTED, EXP_AND_LOG, NAMES, RUNTIMES, broken_rule, kernels
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import own_code
+from sqp_tflite.source.masks import Masks
 from sqp_tflite.source.plan import FLOAT_OPS
 
 Changes = Mapping[str, str]
@@ -82,6 +83,7 @@ class Situation:
         inputs: {input: its type}.
         has_data: Whether the user gave samples.
         replaced: Whether activations were exchanged.
+        masks: What the model's masks leave out of the data.
     """
 
     wanted: Combination
@@ -91,6 +93,7 @@ class Situation:
     inputs: Mapping[str, str] = field(default_factory=dict)
     has_data: bool = False
     replaced: bool = False
+    masks: Masks = field(default_factory=Masks)
 
 
 def remedied(findings: tuple[Finding, ...], situation: Situation) -> tuple[tuple[Finding, ...], Changes | None]:
@@ -164,9 +167,19 @@ class _Judge:
             if masking or getattr(layer, "mask_zero", False):
                 what = f"Take `{path}` (Masking) out" if masking else f"Build `{path}` with mask_zero=False"
                 rule = "A mask leaves out time steps, for which the file would need operators that no target has."
-                text = f"{what}: every time step is computed, so feed windows of full length."
+                text = f"{what}: every time step is computed, so feed windows of full length. {self._full(path)}"
                 return Remedy(dataclasses.replace(finding, layer=path, op="", dtype="", rule=rule, remedy=text))
         return None
+
+    def _full(self, path: str) -> str:
+        """What helps where the device gets full sequences only."""
+        count = dict(self._now.masks.seen).get(path, 0)
+        if count:
+            return (
+                f"Or pass --data without the samples in which it masks steps ({count} of {self._now.masks.samples}), "
+                "if the device gets full sequences only."
+            )
+        return "Or pass --data with full sequences, if the device gets no others."
 
     def _layer(self, finding: Finding) -> Remedy | None:
         layer = self._layers.get(finding.layer)

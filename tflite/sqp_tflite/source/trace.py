@@ -24,6 +24,7 @@ from sqp_tflite.report import Finding, Kind, StatePair
 from sqp_tflite.source import hooks
 from sqp_tflite.source.finite import require_constants
 from sqp_tflite.source.load import InputSpec
+from sqp_tflite.source.masks import none_masked, watched
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.states import state_pairs
 from sqp_tflite.source.unroll import unrolled
@@ -142,6 +143,8 @@ def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
         stack.enter_context(forms.use(_form, plan.wanted.integer))
         stack.enter_context(hooks.stock_squareplus_in_form())
         stack.enter_context(hooks.embedded_by_gather())
+        if plan.full:
+            stack.enter_context(watched(none_masked(model)))
         if model is not None:
             stack.enter_context(unrolled(model, steps))
             scopes = {id(layer): f"{scope_name(path)}/" for path, layer in sites.paths(model)}
