@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sqp_tflite.agreement import BEYOND, ENDS
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.run import arena
-from sqp_tflite.run.extremes import BEYOND, ENDS, extremes
+from sqp_tflite.run.extremes import extremes
 from sqp_tflite.source.samples import Samples
 
 pytest.importorskip("tflite_micro", reason="the arena is measured on the interpreter of the tflite-micro wheel")

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sqp_tflite.agreement import BEYOND, ENDS
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.run.extremes import BEYOND, ENDS, extremes
+from sqp_tflite.run.extremes import extremes
 from sqp_tflite.source.samples import Samples
 
 DATA = Path(__file__).parent / "data"

@@ -219,7 +219,9 @@ def test_a_file_that_differs_has_a_report_of_what_was_measured(monkeypatch, tmp_
         return dataclasses.replace(outputs, values=tuple(values + (runtime == "litert") for values in outputs.values))
 
     monkeypatch.setattr(interpreters, "run", shifted)
-    with pytest.raises(sqp_tflite.ParityError, match="LiteRT: output `out`: the max error is") as caught:
+    with pytest.raises(
+        sqp_tflite.ParityError, match="LiteRT: output `out`, on made-up inputs: the max error is"
+    ) as caught:
         sqp_tflite.export(dense(), tmp_path / "m.tflite", reports=[tmp_path / "r.json"])
     report = caught.value.report
     assert (report.verdict, report.findings, report.output) == ("parity_failed", (), None)

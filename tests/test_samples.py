@@ -13,7 +13,8 @@ import sqp_tflite
 from models import dense
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.source.load import InputSpec
-from sqp_tflite.source.samples import open_data, samples, seeded
+from sqp_tflite.source.made_up import Scale
+from sqp_tflite.source.samples import open_data, samples
 
 ONE = (InputSpec("image", (2, 3), "float32"),)
 TWO = (InputSpec("z", (2,), "float32"), InputSpec("a", (1,), "float32"))
@@ -83,15 +84,31 @@ def test_pickles_are_never_opened(tmp_path):
         samples(tmp_path / "d.npz", ONE)
 
 
-def test_seeded_inputs_hold_zero_and_large_values():
-    (values,) = seeded(ONE).inputs
-    assert not values[0].any() and np.abs(values).max() > 100
-    np.testing.assert_array_equal(values, seeded(ONE).inputs[0])
+def test_made_up_inputs_are_ordinary_large_and_extreme():
+    found = samples(None, ONE)
+    (values,) = found.inputs
+    sizes = {name: float(np.abs(values[part]).max()) for name, part in found.parts().items()}
+    assert list(sizes) == ["ordinary", "large", "extreme"] and not values[0].any() and not found.given
+    assert 2 < sizes["ordinary"] < 6 and 30 < sizes["large"] < 150 and 1000 < sizes["extreme"] < 5000
+    np.testing.assert_array_equal(values, samples(None, ONE).inputs[0])
 
 
-def test_seeded_categories_stay_in_the_table():
-    (values,) = seeded((InputSpec("word", (7,), "int32", categories=5),)).inputs
-    assert values.min() == 0 and values.max() == 4
+INTEGERS = {
+    "rows of a table": (InputSpec("word", (7,), "int32", categories=5), None, (0, 4)),
+    "its own table": (InputSpec("word", (7,), "int32", categories=5), Scale(9.5, 9.5), (0, 19)),
+    "a byte": (InputSpec("pixel", (700,), "uint8"), None, (0, 255)),
+    "a pixel": (InputSpec("pixel", (700,), "uint8"), Scale(127.5, 127.5, even=True), (0, 255)),
+    "unknown": (InputSpec("kind", (7,), "int64"), None, (0, 1)),
+    "yes or no": (InputSpec("flag", (7,), "bool"), None, (0, 1)),
+}
+
+
+@pytest.mark.parametrize("case", INTEGERS)
+def test_made_up_integers_are_in_their_range(case):
+    spec, scale, ends = INTEGERS[case]
+    found = samples(None, (spec,), scales=lambda: {} if scale is None else {spec.name: scale})
+    assert list(found.parts()) == ["ordinary"]
+    assert (int(found.inputs[0].min()), int(found.inputs[0].max())) == ends
 
 
 def test_a_broken_archive_is_refused_by_the_whole_export(tmp_path):

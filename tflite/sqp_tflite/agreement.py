@@ -11,16 +11,34 @@ WRITTEN = "written"
 """Compared with the model after an exchange of activations, which the file was made from: proof of the conversion."""
 
 
+DATA = "data"
+"""The user's inputs."""
+
+ORDINARY, LARGE, EXTREME = "ordinary", "large", "extreme"
+"""Made-up inputs: about as the model's are, 30 times and 1000 times as far from their middle."""
+
+ENDS, BEYOND = "ends", "beyond"
+"""Inputs at the ends of a file's input range, and twice as far from its middle."""
+
+DECIDING = (DATA, ORDINARY)
+"""The sets without which there is no verdict."""
+
+MADE_UP = "judged on made-up inputs: pass --data with inputs of your own"
+"""What is said beside a verdict without the user's data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """How one output of the file, on one runtime, compares with Keras's.
 
-    The range of an output is the largest value less the smallest that Keras gives for the samples.
+    The range of an output is the largest value less the smallest that Keras gives for the samples of the set. Outside
+    of the data, or of the ordinary inputs, it is at least theirs: an output that saturates has no range there.
 
     Attributes:
         runtime: "litert", "tflite-runtime" or "tflm".
-        status: "ok", "failed" (it could not run the file), "differs", "not checked" (not installed) or "saturates" (an
-            integer file at the ends of its range: shown, not judged).
+        status: "ok", "failed" (it could not run the file), "differs", "not checked" (not installed, or not what the
+            file was exported for), "saturates" (an integer file outside of its data: shown, not judged) or "outside" (a
+            file with other activations, outside of the data that they were judged on: shown, not judged).
         reason: The runtime's own message, or what is wrong or missing; "" when ok.
         against: `GIVEN` or `WRITTEN`; files of a model without exchange have rows of the first kind only.
         output: The output's name; "" in the only row of a runtime that gave no outputs.
@@ -36,7 +54,7 @@ class Agreement:
         metric: What `metric_before` and `metric_after` are: "accuracy" or "mean absolute error"; "" without labels.
         metric_before: Keras's metric on the labels.
         metric_after: The file's.
-        on: The inputs: "data", or "ends" and "beyond" of the file's range.
+        on: The set of inputs: `DATA`; without data `ORDINARY`, `LARGE` and `EXTREME`; in a check also `ENDS`, `BEYOND`.
     """
 
     runtime: str
@@ -56,7 +74,19 @@ class Agreement:
     metric: str = ""
     metric_before: float | None = None
     metric_after: float | None = None
-    on: str = "data"
+    on: str = DATA
+
+
+def verdict(rows: tuple[Agreement, ...]) -> str:
+    """Returns what rows say about a file in all: "ok", "parity_failed", or "not_proven" where nothing decides.
+
+    Args:
+        rows: Of a check.
+    """
+    if any(row.status in ("differs", "failed") for row in rows):
+        return "parity_failed"
+    deciding = [row.status for row in rows if row.on in DECIDING and row.status != "not checked"]
+    return "ok" if deciding and set(deciding) == {"ok"} else "not_proven"
 
 
 _TITLES = {

@@ -15,7 +15,7 @@ from sqp_tflite.ops.audit import op_rows, release_notes, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
-from sqp_tflite.report import SOLVED_BY, Finding, Memory, Report
+from sqp_tflite.report import ON_DATA, ON_MADE_UP, SOLVED_BY, Finding, Memory, Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena
 from sqp_tflite.solution import Solution
@@ -43,7 +43,7 @@ class Given:
 
     Attributes:
         loaded: The model.
-        inputs: The samples, or seeded ones.
+        inputs: The samples, or made-up ones.
         warnings: Where they do not fit each other.
     """
 
@@ -152,6 +152,7 @@ class Journal:
             memory=measured.memory if measured else Memory(),
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
+            judged_on=(ON_DATA if given.inputs.given else ON_MADE_UP) if given and compared else "",
             stand_in=self._stand_in(),
             unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
             warnings=(given.loaded.warnings + given.warnings if given else ())

@@ -13,6 +13,7 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Given, Journal
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import audit
+from sqp_tflite.ops.policy import runtime_of
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.conversions import conversions
 from sqp_tflite.quantize.quantize import Reduced, all_findings
@@ -94,7 +95,7 @@ def made(
     # The float file to the wanted type of numbers, tables included.
     reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
     # The file says itself how it is meant to differ from the model, for whoever checks it later.
-    reduced = done.keep(_marked(reduced, changed, options))
+    reduced = done.keep(_marked(reduced, changed, options, given.inputs.given))
     # From here on the file is evidence: it is read and judged, not changed.
     graph = done.keep(read(reduced.content))
     found = all_findings(audit(graph, options.wanted.target, traced.layers), reduced.findings)
@@ -150,7 +151,9 @@ def _reduced(
     return reduce(content, inputs, request, layers, worker)
 
 
-def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions) -> Reduced:
+def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions, data: bool) -> Reduced:
     limit = options.max_change or changed.change or None
-    mark = Mark(limit, changed.heads, options.hard_sigmoid)
+    runtime = runtime_of(options.wanted.target)
+    elsewhere = None if runtime == "tflm" else runtime
+    mark = Mark(limit, changed.heads, options.hard_sigmoid, elsewhere, data and limit is not None)
     return dataclasses.replace(reduced, content=marked(reduced.content, mark))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sqp_tflite import accept, limits
-from sqp_tflite.agreement import GIVEN, Agreement
-from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.agreement import BEYOND, DATA, ENDS, GIVEN, Agreement
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.mark import Mark, mark_of
 from sqp_tflite.flatbuffer.read import bytes_of, opened
+from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import HARD_SIGMOIDS
 from sqp_tflite.run.compare import compare, tolerance_of
-from sqp_tflite.run.extremes import DATA, extremes
+from sqp_tflite.run.extremes import bounded, codes_of, extremes
 from sqp_tflite.run.interpreters import require_room
 from sqp_tflite.run.judge import Reference
 from sqp_tflite.run.pairing import INPUTS, OUTPUTS, Pairing, order
@@ -23,6 +25,8 @@ from sqp_tflite.run.reference import reference
 from sqp_tflite.run.rounding import rounding
 from sqp_tflite.source.exchange import without_heads
 from sqp_tflite.source.load import Loaded, load
+from sqp_tflite.source.made_up import Scale
+from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
 
 _ACCEPT: Mapping[str, accept.Accept] = {
@@ -109,21 +113,22 @@ def check(
     own = max(tolerance_of(graph), mark.limit or 0.0)
     limit = own if given["tolerance"] is None else given["tolerance"]
     fed = order(INPUTS, {spec.name: spec.shape for spec in loaded.inputs}, graph, given["inputs"])
-    sets = {DATA: samples(arrays, loaded.inputs, allowed)}
+    codes = [codes_of(graph, place) for place in fed.places]
+    made_up = functools.partial(_scales, loaded, codes)
+    chosen = samples(arrays, loaded.inputs, allowed, made_up)
     if given["ends"]:
-        sets |= extremes([graph.inputs[place] for place in fed.places], sets[DATA])
+        chosen = chosen.with_sets(extremes(codes, chosen))
     if progress:
         progress("compare")
-    found: list[Agreement] = []
-    for name, chosen in sets.items():
-        # Beyond the data, Keras's own numbers may overflow.
-        expected = reference(loaded, chosen, finite=name == DATA, allowed=allowed)
-        made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
-        moved = rounding(loaded, chosen, finite=name == DATA)
-        against = Reference(GIVEN, expected, limit, heads, rounding=moved)
-        judged = compare(content, chosen, against, pairing=Pairing(fed, made))
-        found += [_judged(dataclasses.replace(row, on=name), graph, fed.counted or made.counted) for row in judged.rows]
-    return tuple(found)
+    expected = reference(loaded, chosen, allowed=allowed)
+    made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
+    against = Reference(GIVEN, expected, limit, heads, rounding=rounding(loaded, chosen))
+    judged = compare(content, chosen, against, pairing=Pairing(fed, made))
+    return tuple(_judged(row, graph, mark, fed.counted or made.counted) for row in judged.rows)
+
+
+def _scales(loaded: Loaded, codes: Sequence[Tensor]) -> dict[str, Scale]:
+    return bounded(loaded.inputs, codes, scales(loaded))
 
 
 def _headless(loaded: Loaded, mark: Mark) -> tuple[Loaded, tuple[str, ...]]:
@@ -134,10 +139,21 @@ def _headless(loaded: Loaded, mark: Mark) -> tuple[Loaded, tuple[str, ...]]:
     return (headless, heads) if heads == mark.heads else (loaded, ())
 
 
-def _judged(row: Agreement, graph: Graph, counted: bool) -> Agreement:
-    """An integer file saturates at the ends of its ranges: outside the data a difference is shown, not judged."""
+def _judged(row: Agreement, graph: Graph, mark: Mark, counted: bool) -> Agreement:
+    """What a file was not made for is shown, not judged.
+
+    An integer file saturates outside of its data, and an exchange of activations was judged on them. Another
+    interpreter than the one that a file was exported for need not run it.
+    """
+    if row.status == "failed" and mark.runtime not in (None, row.runtime):
+        reason = (
+            f"need not run a file that was exported for {NAMES.get(mark.runtime or '', mark.runtime)}: {row.reason}"
+        )
+        return dataclasses.replace(row, status="not checked", reason=reason)
     if row.status != "differs":
         return row
     if row.on != DATA and graph.integer:
         return dataclasses.replace(row, status="saturates", reason="")
+    if row.on != DATA and mark.limit is not None and (mark.data or row.on in (ENDS, BEYOND)):
+        return dataclasses.replace(row, status="outside", reason="")
     return dataclasses.replace(row, reason=row.reason.rstrip(".") + _COUNTED) if counted else row

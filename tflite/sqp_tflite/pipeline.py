@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sqp_tflite import accept, limits, making
-from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
+from sqp_tflite.agreement import GIVEN, MADE_UP, WRITTEN, Agreement
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
 from sqp_tflite.emit.rendering import render
@@ -37,6 +37,7 @@ from sqp_tflite.solution import solved
 from sqp_tflite.source.convert import IMPORTS
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
 from sqp_tflite.source.load import load
+from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
 from sqp_tflite.validate import inputs, places, style, validate
 from sqp_tflite.wording import harmless
@@ -105,7 +106,7 @@ def export(
         target: Whose operator table and interpreter decide: "tflm", "litert", "tflite-runtime", or "tflm@2023", an
             older TFLM that boards carry, which implies `per_tensor` in an integer model.
         data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
-            under y. Without it seeded inputs; an integer model needs it.
+            under y. Without it made-up inputs; an integer model needs it.
         names: What an unknown activation name in the file means: {"my_softplus": "softplus"}.
         imports: Modules to import before the file is opened, "my_layers", or objects to take out of one,
             "my_layers:Scale"; the current folder counts.
@@ -202,7 +203,7 @@ def _loaded(options: ExportOptions) -> Given:
         options.model, names=options.names, imports=options.imports, trust=options.trust_code,
         hard_sigmoid=options.hard_sigmoid, shapes=shapes, allowed=allowed,
     )  # fmt: skip
-    inputs = samples(opened, loaded.inputs, allowed)
+    inputs = samples(opened, loaded.inputs, allowed, lambda: scales(loaded))
     return Given(loaded, inputs, scaling_warnings(loaded, inputs))
 
 
@@ -255,6 +256,8 @@ def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged, 
 
 def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
     """What a coarse exchange costs, where it is allowed."""
+    if any(row.status == "differs" for row in rows):
+        return ()
     off = [row for row in rows if (row.status, row.against) == ("ok", GIVEN) and row.error_of_range is not None]
     worst = max(off, key=lambda row: row.error_of_range or 0.0, default=None)
     if changed.accurate or worst is None or (worst.error_of_range or 0.0) <= ACCURATE_CHANGE:
@@ -281,6 +284,8 @@ def _require_parity(compared: Compared, options: ExportOptions, given: Given, ch
             else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
             "sqp_keras.distill) and export the result, or accept the change with --max-change."
         )
+    if not given.inputs.given:
+        remedy += f"\nThis was {MADE_UP}."
     raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
 
 

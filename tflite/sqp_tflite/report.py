@@ -9,11 +9,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sqp_tflite.agreement import GIVEN, Agreement
+from sqp_tflite.agreement import GIVEN, MADE_UP, Agreement
 from sqp_tflite.wording import harmless
 
 SCHEMA = 2
 """Version of the JSON object; increased when a key changes its meaning or is removed."""
+
+ON_DATA, ON_MADE_UP = "data", "made-up inputs"
+"""What a verdict rests on."""
 
 SOLVED_BY = "All of this is solved by:"
 """What stands in front of the solution of a refusal."""
@@ -274,6 +277,7 @@ class Report:
         states: Which outputs go back in as inputs.
         solution: Of a refusal, the call that solves all findings, tried: the command with other options, or keyword
             arguments; "" if there is none.
+        judged_on: "data", "made-up inputs", or "" where no outputs were compared.
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
         notes: What the user should know.
@@ -302,6 +306,7 @@ class Report:
     memory: Memory = Memory()
     plan: tuple[PlanRow, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
+    judged_on: str = ""
     unproven: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -310,9 +315,14 @@ class Report:
     seconds: float = 0.0
 
     def worst(self, runtime: str, against: str = GIVEN) -> Agreement | None:
-        """Returns the row of a runtime on the data that is furthest off; None if it was not run."""
-        rows = [row for row in self.agreement if (row.runtime, row.against, row.on) == (runtime, against, "data")]
+        """Returns the row of a runtime that is furthest off; None if it was not run."""
+        rows = [row for row in self.agreement if (row.runtime, row.against) == (runtime, against)]
         return max(rows, key=lambda row: (row.status != "ok", row.error_of_range or 0.0), default=None)
+
+    @property
+    def basis(self) -> str:
+        """Returns what stands beside the verdict if it does not rest on the user's data, "" if it does."""
+        return MADE_UP if self.judged_on == ON_MADE_UP else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as one JSON object with the documented keys."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sqp_tflite import accept
+from sqp_tflite.agreement import verdict
 from sqp_tflite.cli import piped
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
 from sqp_tflite.cli.piped import DASH, Piped
@@ -17,6 +18,9 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data, check_input, check_model
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
+
+_EXIT_CODES = {"ok": 0, "not_proven": 2, "parity_failed": 3}
+"""Of a check, by its verdict."""
 
 __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
 
@@ -161,13 +165,13 @@ def _check(call: Call) -> Outcome:
             progress=tell,
         )
     from sqp_tflite.cli.text import show_check
-    from sqp_tflite.report import SCHEMA
+    from sqp_tflite.report import ON_DATA, ON_MADE_UP, SCHEMA
     from sqp_tflite.versions import versions
 
-    failed = any(row.status in ("differs", "failed") for row in rows)
     found = {
         "schema": SCHEMA,
-        "verdict": "parity_failed" if failed else "ok",
+        "verdict": verdict(rows),
+        "judged_on": ON_DATA if options.data is not None else ON_MADE_UP,
         "source": options.model,
         "file": options.file,
         "agreement": [dataclasses.asdict(row) for row in rows],
@@ -175,4 +179,4 @@ def _check(call: Call) -> Outcome:
         "command": call.command,
     }
     shown = functools.partial(show_check, file=options.file, rows=rows)
-    return Outcome(3 if failed else 0, lambda: show_result(call, found, shown))
+    return Outcome(_EXIT_CODES[verdict(rows)], lambda: show_result(call, found, shown))

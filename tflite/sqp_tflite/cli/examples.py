@@ -59,12 +59,14 @@ CHECK = """examples:
       says which output is which, for a file that has no names for them
 
 sets:
-  data    the samples of --data, or seeded ones
-  ends    inputs at the smallest and largest values of the file's range (for a float file: of the data)
-  beyond  inputs twice as far out: a float file must still agree, an integer file clips them
+  data      the samples of --data
+  ordinary  without --data: made-up inputs of the model's scale, as far as its layers tell it
+  large     the same 30 times as far from their middle, extreme 1000 times
+  ends      inputs at the smallest and largest values of the file's range (for a float file: of the data)
+  beyond    inputs twice as far out: a float file must still agree, an integer file clips them
 
 exit codes:
-  0  all that ran agree (differences of an integer file at the ends and beyond are shown, not judged)
-  2  bad call or bad input
+  0  all that ran agree (what an integer file does outside of its data is shown, not judged)
+  2  bad call, bad input, no interpreter is installed, or only data can tell whether the file agrees
   3  an interpreter differs, or cannot run the file
   130, 143  interrupted, terminated"""

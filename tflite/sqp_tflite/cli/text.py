@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqp_tflite.agreement import Agreement, tables
+from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, tables, verdict
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
@@ -22,6 +22,15 @@ _VERDICTS = {
     "refused": ("REFUSED", "bold red", "may not ship to"),
     "parity_failed": ("PARITY FAILED", "bold red", "does not compute the same on"),
 }
+_CHECKED = {
+    "ok": ("AGREES", "bold green"),
+    "parity_failed": ("DIFFERS", "bold red"),
+    "not_proven": ("NOT PROVEN", "bold yellow"),
+}
+_ONLY_DATA = (
+    "It differs on made-up inputs. An integer file, or one with other activations, must only agree on inputs like "
+    "those of its export: pass them with --data."
+)
 _MOST_LAYERS = 4
 _WORST = 5
 _MOST_FINDINGS = 50
@@ -40,7 +49,8 @@ def show_report(console: Console, report: Report) -> None:
         word, style = "OK, NOT PROVEN", "bold yellow"
     where = f", run on {report.stand_in}" if report.stand_in else ""
     name = f"{NAMES[report.target]} ({report.quantize}){where}"
-    console.print(Text.assemble((word, style), f"  {report.source} {verb} {name}"))
+    basis = f"; {report.basis}" if report.basis else ""
+    console.print(Text.assemble((word, style), f"  {report.source} {verb} {name}", (basis, "yellow")))
     for line in report.unproven:
         console.print(Text.assemble(("  not proven: ", "yellow"), line))
     for line in report.warnings:
@@ -98,11 +108,15 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
 def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None:
     """Prints how well a file agrees with its model, verdict first."""
     file, rows = _safe(file), _safe(rows)
+    found = verdict(rows)
+    word, style = _CHECKED[found]
     failed = [row.runtime for row in rows if row.status in ("differs", "failed")]
     ran = [row for row in rows if row.status != "not checked"]
-    verdict = ("DIFFERS", "bold red") if failed else ("AGREES", "bold green") if ran else ("NOT CHECKED", "bold yellow")
     where = ", ".join(dict.fromkeys(failed or [row.runtime for row in ran])) or "no interpreter is installed"
-    console.print(Text.assemble(verdict, f"  {file} ({where})"))
+    basis = f"; {MADE_UP}" if any(row.on == ORDINARY for row in ran) else ""
+    console.print(Text.assemble((word, style), f"  {file} ({where})", (basis, "yellow")))
+    if found == "not_proven" and ran:
+        console.print(_plain(f"  {_ONLY_DATA}"))
     show_agreement(console, rows)
 
 

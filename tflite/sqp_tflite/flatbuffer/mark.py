@@ -21,11 +21,15 @@ class Mark:
         limit: Max change against the user's model, over the range of an output; None for that of the number type.
         heads: What was dropped behind each output ("softmax", "" for nothing); () if nothing was.
         hard_sigmoid: Whose hard_sigmoid the user said that the model's file means; None for the writer's.
+        runtime: The interpreter that the file was exported for, if that is not TFLM; the others need not run it.
+        data: Whether the limit was kept on the user's data, and may not be on made-up inputs.
     """
 
     limit: float | None = None
     heads: tuple[str, ...] = ()
     hard_sigmoid: str | None = None
+    runtime: str | None = None
+    data: bool = False
 
 
 def marked(content: bytes, mark: Mark) -> bytes:
@@ -34,8 +38,7 @@ def marked(content: bytes, mark: Mark) -> bytes:
         return content
     editor = Editor(content)
     held: dict[str, Any] = {"limit": mark.limit, "heads": list(mark.heads)}
-    if mark.hard_sigmoid:
-        held["hard_sigmoid"] = mark.hard_sigmoid
+    held |= {name: getattr(mark, name) for name in ("hard_sigmoid", "runtime", "data") if getattr(mark, name)}
     text = json.dumps(held, sort_keys=True, separators=(",", ":"))
     editor.add_metadata(NAME, memoryview(text.encode()))
     return editor.bytes()
@@ -46,8 +49,10 @@ def mark_of(graph: Graph) -> Mark:
     try:
         held = json.loads(graph.metadata.get(NAME, b"{}"))
         limit, heads, meant = held.get("limit"), tuple(held.get("heads", ())), held.get("hard_sigmoid")
+        runtime, data = held.get("runtime"), held.get("data", False) is True
     except (ValueError, AttributeError, TypeError, RecursionError):
         return Mark()
     right = limit is None or (isinstance(limit, (int, float)) and 0 < limit < float("inf"))
     right = right and (meant is None or meant in ("keras2", "keras3"))
-    return Mark(limit, heads, meant) if right and all(isinstance(head, str) for head in heads) else Mark()
+    right = right and (runtime is None or isinstance(runtime, str)) and all(isinstance(head, str) for head in heads)
+    return Mark(limit, heads, meant, runtime, data) if right else Mark()

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
+from typing import Any
 
-from sqp_tflite.agreement import GIVEN, Agreement
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.agreement import DATA, GIVEN, Agreement
 from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
 from sqp_tflite.ops.policy import RUNTIMES
 from sqp_tflite.run import interpreters
-from sqp_tflite.run.judge import Judged, Reference, judge
+from sqp_tflite.run.interpreters import Outputs
+from sqp_tflite.run.judge import Judged, Reference, judge, spread
 from sqp_tflite.run.pairing import Pairing
 from sqp_tflite.source.samples import Samples
 
@@ -35,7 +43,10 @@ def tolerance_of(graph: Graph) -> float:
 
 
 def compare(content: bytes, samples: Samples, *references: Reference, pairing: Pairing | None = None) -> Judged:
-    """Returns a row for each runtime, reference and output; runtimes that are not installed are "not checked".
+    """Returns a row for each runtime, reference, set of samples and output.
+
+    Runtimes that are not installed are "not checked". Each set is judged by a range of its own, and at least that of
+    the first. Samples of the other sets for which Keras overflows are left out.
 
     Args:
         content: The TFLite file.
@@ -52,14 +63,51 @@ def compare(content: bytes, samples: Samples, *references: Reference, pairing: P
 def _one(
     runtime: str, content: bytes, samples: Samples, references: tuple[Reference, ...], pairing: Pairing | None
 ) -> Judged:
+    first = next(iter(samples.parts()))
     if not interpreters.installed(runtime):
         reason = f"not installed: {interpreters.INSTALL[runtime]}"
-        return Judged(tuple(Agreement(runtime, "not checked", reason, ref.against) for ref in references))
+        return Judged(tuple(Agreement(runtime, "not checked", reason, ref.against, on=first) for ref in references))
     try:
         outputs = interpreters.run(runtime, content, pairing.to_file(samples.inputs) if pairing else samples.inputs)
     except interpreters.RuntimeFailedError as error:
-        return Judged(tuple(Agreement(runtime, "failed", str(error), ref.against) for ref in references))
+        return Judged(tuple(Agreement(runtime, "failed", str(error), ref.against, on=first) for ref in references))
     outputs = pairing.from_file(outputs) if pairing else outputs
-    # The labels are about the user's own model.
-    judged = [judge(runtime, outputs, ref, samples.labels if ref.against == GIVEN else None) for ref in references]
+    judged = [
+        # The labels are about the user's own model and samples.
+        judge(
+            runtime, _rows_of(outputs, rows), part, samples.labels if (part.against, part.on) == (GIVEN, DATA) else None
+        )
+        for whole in references
+        for rows, part in _sets(samples, whole)
+    ]
     return Judged(tuple(row for one in judged for row in one.rows), tuple(w for one in judged for w in one.warnings))
+
+
+def _labels(samples: Samples, reference: Reference) -> NDArray[Any] | None:
+    """They are about the user's own model and data."""
+    return samples.labels if (reference.against, reference.on) == (GIVEN, DATA) else None
+
+
+def _sets(samples: Samples, reference: Reference) -> Iterator[tuple[NDArray[Any], Reference]]:
+    """Yields each set's rows, and the reference for these."""
+    first, least = True, tuple[float, ...]()
+    for name, place in samples.parts().items():
+        rows = np.arange(len(samples))[place]
+        if not first:
+            finite = [np.isfinite(v[rows].reshape(len(rows), -1)).all(axis=1) for v in reference.outputs.values()]
+            rows = rows[np.logical_and.reduce(finite)]
+        if len(rows):
+            outputs = {key: values[rows] for key, values in reference.outputs.items()}
+            moved = None if reference.rounding is None else functools.partial(_moved, reference.rounding, rows)
+            yield rows, dataclasses.replace(reference, outputs=outputs, rounding=moved, on=name, least=least)
+        if first:
+            first, least = False, tuple(spread(values[rows]) for values in reference.outputs.values())
+
+
+def _moved(rounding: Callable[[], tuple[NDArray[Any], ...]], rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    return tuple(moved[rows] for moved in rounding())
+
+
+def _rows_of(outputs: Outputs, rows: NDArray[Any]) -> Outputs:
+    values, codes = tuple(one[rows] for one in outputs.values), tuple(one[rows] for one in outputs.codes)
+    return Outputs(values, codes, outputs.scales)

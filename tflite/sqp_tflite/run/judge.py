@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.agreement import GIVEN, Agreement
+from sqp_tflite.agreement import BEYOND, DATA, DECIDING, ENDS, EXTREME, GIVEN, LARGE, ORDINARY, Agreement
 from sqp_tflite.run.interpreters import Outputs
 from sqp_tflite.run.metric import ACCURACY, Metric, argmax_agreement, classifies, metric
 
@@ -19,6 +19,15 @@ compared with its size (a large bias, random weights) has almost no range."""
 
 MOST_ROUNDING = 0.01
 """Max allowance for the rounding of sums, over the range: a file whose outputs are mostly rounding is of no use."""
+
+_WHERE = {
+    DATA: "",
+    ORDINARY: ", on made-up inputs",
+    LARGE: ", on made-up inputs 30 times as large as ordinary ones",
+    EXTREME: ", on made-up inputs 1000 times as large as ordinary ones",
+    ENDS: ", at the ends of the file's input range",
+    BEYOND: ", beyond the file's input range",
+}
 
 COARSE = 16
 """With fewer codes than this for all that an output spans on the data, the user is told."""
@@ -37,6 +46,8 @@ class Reference:
         positive: Which outputs are above 0 for every input, by the function that makes them. () for none.
         rounding: What `rounding.rounding` returned: a float output may also be off by what rounding moves sums of
             square roots of the same sample. It is only computed for an output that is too far. None for no such sums.
+        on: Which set of inputs the outputs are for.
+        least: What the range of each output is at least: that of the deciding set, in the others. () for 0.
     """
 
     against: str
@@ -45,6 +56,8 @@ class Reference:
     heads: tuple[str, ...] = ()
     positive: tuple[bool, ...] = ()
     rounding: Callable[[], tuple[NDArray[Any], ...]] | None = None
+    on: str = DATA
+    least: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +80,11 @@ class _Output:
     bits: int
     dropped: str
     positive: bool
+    least: float
 
     @property
     def spread(self) -> float:
-        finite = self.theirs[np.isfinite(self.theirs)]
-        return float(finite.max() - finite.min()) if finite.size else 0.0
+        return max(spread(self.theirs), self.least)
 
     @property
     def errors(self) -> NDArray[Any]:
@@ -96,11 +109,17 @@ class _Output:
         return self.spread > ROUNDING * self.size
 
 
+def spread(values: NDArray[Any]) -> float:
+    """Returns the largest finite value less the smallest, 0 for none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) - float(finite.min()) if finite.size else 0.0
+
+
 def judge(runtime: str, outputs: Outputs, reference: Reference, labels: NDArray[Any] | None = None) -> Judged:
     """Returns one row per output.
 
-    The error is measured over the range of the reference: its largest value less its smallest, over the samples. An
-    output that is constant in Keras has no range; there the error is measured over its size.
+    The error is measured over the range of the reference: its largest value less its smallest, over the samples (and at
+    least `Reference.least`). An output that is constant in Keras has no range; there it is measured over its size.
 
     Args:
         runtime: Which interpreter computed the outputs.
@@ -121,6 +140,7 @@ def _paired(outputs: Outputs, reference: Reference) -> list[_Output]:
     found = []
     heads = reference.heads or ("",) * len(reference.outputs)
     positive = reference.positive or (False,) * len(reference.outputs)
+    least = reference.least or (0.0,) * len(reference.outputs)
     for place, (name, theirs) in enumerate(reference.outputs.items()):
         ours, codes, scale = outputs.values[place], outputs.codes[place], outputs.scales[place]
         if ours.shape != theirs.shape:
@@ -128,7 +148,7 @@ def _paired(outputs: Outputs, reference: Reference) -> list[_Output]:
         used = int(np.unique(codes).size) if scale else None
         bits = 8 * codes.dtype.itemsize
         real = ours.astype(np.float64), theirs.astype(np.float64)
-        found.append(_Output(name, *real, used, scale, bits, heads[place], positive[place]))
+        found.append(_Output(name, *real, used, scale, bits, heads[place], positive[place], least[place]))
     return found
 
 
@@ -163,7 +183,7 @@ def _judged(
     row = Agreement(
         runtime=runtime,
         status="differs" if reason else "ok",
-        reason=f"output `{output.name}`: {reason}" if reason else "",
+        reason=f"output `{output.name}`{_WHERE[reference.on]}: {reason}" if reason else "",
         against=reference.against,
         output=output.name,
         samples=len(theirs),
@@ -178,8 +198,9 @@ def _judged(
         metric="" if before is None else before.name,
         metric_before=None if before is None else before.value,
         metric_after=None if after is None else after.value,
+        on=reference.on,
     )
-    return row, [] if reason or reference.against != GIVEN else _warned(output, before)
+    return row, [] if reason or reference.against != GIVEN else _warned(output, before, reference.on in DECIDING)
 
 
 def _limit(output: _Output, reference: Reference, place: int) -> float:
@@ -230,14 +251,14 @@ def _collapsed(before: Metric | None, after: Metric | None) -> str:
     return f"the {after.name} on the labels is {after.value:.4g}, Keras's is {before.value:.4g}"
 
 
-def _warned(output: _Output, before: Metric | None) -> list[str]:
+def _warned(output: _Output, before: Metric | None, decides: bool) -> list[str]:
     said = []
-    if _is_coarse(output):
+    if decides and _is_coarse(output):
         said.append(f"output `{output.name}` is coarse. {_coarse(output)}")
     low = _below_zero(output)
     if low:
         said.append(low)
-    if not output.varies and len(output.theirs) > 1:
+    if decides and not output.varies and len(output.theirs) > 1:
         said.append(
             f"output `{output.name}` is constant in Keras over these samples ({output.size:.3g}): the comparison says "
             "little. Pass --data with samples that differ."

@@ -20,19 +20,17 @@ _CHUNK = 64
 _POSITIVE = ("softplus", "squareplus", "exponential")
 
 
-def reference(
-    loaded: Loaded, inputs: Samples, *, finite: bool = True, allowed: Limit | None = None
-) -> dict[str, NDArray[Any]]:
+def reference(loaded: Loaded, inputs: Samples, *, allowed: Limit | None = None) -> dict[str, NDArray[Any]]:
     """Returns Keras's outputs for the samples by name, in order, each of shape (samples, ...), float32.
 
     Args:
         loaded: The model.
         inputs: The samples.
-        finite: Whether NaN and infinities are refused: nothing can agree with them.
         allowed: How much memory the outputs may take; None for the limit of this machine.
 
     Raises:
-        BadInputError: Keras's own outputs are not finite, or not one row of numbers per sample, or too large.
+        BadInputError: Keras's own outputs are not finite in the first set, where nothing could agree with them, or not
+            one row of numbers per sample, or too large.
     """
     chunks, names = [], []
     for start in range(0, len(inputs), _CHUNK):
@@ -45,9 +43,9 @@ def reference(
             what = f"the outputs of `{loaded.source}` for {len(inputs):,} samples take"
             (allowed or limit()).require(needed, what, "Pass fewer samples with --data")
     found = {name: np.concatenate(parts) for name, *parts in zip(names, *chunks, strict=True)}
-    if finite:
-        for name, values in found.items():
-            _require_finite(name, values, loaded.source, inputs.given)
+    first = next(iter(inputs.parts().values()))
+    for name, values in found.items():
+        _require_finite(name, values[first], loaded.source, inputs.given)
     return found
 
 

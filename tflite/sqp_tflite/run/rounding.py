@@ -31,7 +31,7 @@ _ONE_AT_A_TIME = threading.Lock()
 """Interpreters are judged side by side, and Keras's layers are not made for two callers."""
 
 
-def rounding(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> Callable[[], tuple[NDArray[Any], ...]]:
+def rounding(loaded: Loaded, inputs: Samples) -> Callable[[], tuple[NDArray[Any], ...]]:
     """Returns a function that measures how far rounding moves each output, computed when it is first called.
 
     Its result has one array for each output, of shape (samples,): the largest difference between Keras's outputs when
@@ -41,14 +41,13 @@ def rounding(loaded: Loaded, inputs: Samples, *, finite: bool = True) -> Callabl
     Args:
         loaded: The model that the file is compared with.
         inputs: The samples.
-        finite: As in `reference`.
     """
 
     @functools.cache
     def measured() -> tuple[NDArray[Any], ...]:
-        found = [reference(loaded, inputs, finite=finite)]
+        found = [reference(loaded, inputs)]
         for seed in range(_DRAWS):
-            found += [_moved(loaded, inputs, seed, sign, finite) for sign in (1.0, -1.0)]
+            found += [_moved(loaded, inputs, seed, sign) for sign in (1.0, -1.0)]
         return tuple(_width([one[name] for one in found]) for name in found[0])
 
     def once() -> tuple[NDArray[Any], ...]:
@@ -68,7 +67,7 @@ def _width(values: list[NDArray[Any]]) -> NDArray[Any]:
         return np.asarray(np.nan_to_num(np.ptp(stacked, axis=0), posinf=0.0).max(axis=-1, initial=0.0))
 
 
-def _moved(loaded: Loaded, inputs: Samples, seed: int, sign: float, finite: bool) -> dict[str, NDArray[Any]]:
+def _moved(loaded: Loaded, inputs: Samples, seed: int, sign: float) -> dict[str, NDArray[Any]]:
     """Keras's outputs with every sum moved; the opposite sign of one seed moves it the other way."""
     generator = np.random.default_rng(seed)
 
@@ -88,7 +87,7 @@ def _moved(loaded: Loaded, inputs: Samples, seed: int, sign: float, finite: bool
         return value if high is None else ops.minimum(value, high)
 
     with forms.use(form), hooks.stock_squareplus_in_form():
-        return reference(loaded, inputs, finite=finite)
+        return reference(loaded, inputs)
 
 
 def _size(x: Any, made: Sum) -> Any:

@@ -80,7 +80,7 @@ def exchange(
 
     Args:
         loaded: What `load` returned.
-        inputs: The user's samples, to which "fast" is fitted; seeded ones are not used.
+        inputs: The user's samples, to which "fast" is fitted; made-up ones are not used.
         replace: A rule of `sqp_keras.replace_activations`, None to leave all.
         head: "logits" to drop a final softmax or sigmoid, "keep" to leave it.
         max_error: Max change of a value under "accurate", a share of the activation's range; None for the first of

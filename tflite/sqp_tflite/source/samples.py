@@ -1,10 +1,11 @@
-"""Inputs for calibration and comparison: the user's data, or seeded inputs."""
+"""Inputs for calibration and comparison: the user's data, or made-up inputs."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite import accept
+from sqp_tflite.agreement import DATA
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.source.arrays import read_arrays
+from sqp_tflite.source.made_up import COUNT, Scale, made_up
 from sqp_tflite.wording import listed, shortened
 
 if TYPE_CHECKING:
@@ -23,9 +26,6 @@ if TYPE_CHECKING:
 
 GivenData: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any] | Sequence[Any] | None
 """What users pass as data: a path, arrays by name, one array (or lists of numbers), or nothing."""
-
-SEEDED = 32
-"""Samples that are made up where there are no data."""
 
 LABELS = "y"
 ONLY_INPUT = "x"
@@ -38,15 +38,33 @@ class Samples:
     Attributes:
         inputs: One array per input, shape (samples, *input shape).
         labels: Shape (samples, ...) or None; they belong to the model's first output.
-        given: Whether they are the user's; seeded inputs must not be used for calibration.
+        given: Whether they are the user's; made-up inputs must not be used for calibration.
+        sets: Pairs (name, number of samples) of the sets that are judged each by a range of its own, in order; () for
+            one set, the data. The first is the one that the others are seen against.
     """
 
     inputs: tuple[NDArray[Any], ...]
     labels: NDArray[Any] | None
     given: bool
+    sets: tuple[tuple[str, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.inputs[0])
+
+    def parts(self) -> dict[str, slice]:
+        """Returns which samples are in which set."""
+        found, first = {}, 0
+        for name, count in self.sets or ((DATA, len(self)),):
+            found[name] = slice(first, first + count)
+            first += count
+        return found
+
+    def with_sets(self, others: Mapping[str, Samples]) -> Samples:
+        """Returns these samples and others behind them, each of which is a set of its own and has no labels."""
+        sets = (self.sets or ((DATA, len(self)),)) + tuple((name, len(one)) for name, one in others.items())
+        parts = (self.inputs, *(one.inputs for one in others.values()))
+        inputs = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return dataclasses.replace(self, inputs=inputs, sets=sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +97,20 @@ def open_data(data: GivenData, allowed: Limit | None = None) -> Data | None:
     return None if data is None else Data(*_arrays(data, allowed or limit()))
 
 
-def samples(data: Data | GivenData, specs: tuple[InputSpec, ...], allowed: Limit | None = None) -> Samples:
-    """Returns the data checked against the model's inputs; without data, seeded inputs.
+def samples(
+    data: Data | GivenData,
+    specs: tuple[InputSpec, ...],
+    allowed: Limit | None = None,
+    scales: Callable[[], Mapping[str, Scale]] | None = None,
+) -> Samples:
+    """Returns the data checked against the model's inputs; without data, made-up inputs.
 
     Args:
         data: Path of an .npz (or, for one input, .npy) file, a mapping of arrays or one array. Keys are the names of
             the Keras inputs (or `x` if there is one input), and `y` for labels. Or the result of `open_data`.
         specs: The model's inputs.
         allowed: As in `open_data`.
+        scales: Returns what numbers the inputs take, by name; called if there are no data.
 
     Raises:
         BadInputError: A file that isn't there, isn't npz or is too large; a key that is missing, unknown or given
@@ -95,8 +119,9 @@ def samples(data: Data | GivenData, specs: tuple[InputSpec, ...], allowed: Limit
     allowed = allowed or limit()
     opened = data if isinstance(data, Data) else open_data(data, allowed)
     if opened is None:
-        _require_room(allowed, SEEDED, specs, "the model's inputs, in", "Make the inputs smaller")
-        return seeded(specs)
+        _require_room(allowed, COUNT, specs, "the model's inputs, in", "Make the inputs smaller")
+        inputs, sets = made_up(specs, scales() if scales else {})
+        return Samples(inputs, None, given=False, sets=sets)
     arrays, what = dict(opened.arrays), opened.what
     labels = arrays.pop(LABELS, None) if LABELS not in {spec.name for spec in specs} else None
     if len(specs) == 1 and ONLY_INPUT in arrays and specs[0].name not in arrays:
@@ -120,30 +145,6 @@ def _require_room(allowed: Limit, count: int, specs: tuple[InputSpec, ...], what
     """Raises if the samples, in the type of the model's inputs, do not fit: bytes become four times as long."""
     needed = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in specs)
     allowed.require(count * needed, f"{what} {count:,} samples, takes", remedy)
-
-
-def seeded(specs: tuple[InputSpec, ...], count: int = SEEDED) -> Samples:
-    """Returns seeded inputs with zeros, ordinary values and large values.
-
-    Args:
-        specs: The model's inputs.
-        count: Samples per input, at least 4.
-    """
-    generator = np.random.default_rng(20210101)
-    inputs = []
-    for spec in specs:
-        shape = (count, *spec.shape)
-        if np.issubdtype(np.dtype(spec.dtype), np.floating):
-            values: NDArray[Any] = generator.standard_normal(shape)
-            values[0] = 0.0
-            values[1] *= 1000.0
-            values[2] *= 30.0
-            values[3] = generator.uniform(0.0, 1.0, spec.shape)
-        else:
-            values = generator.integers(0, spec.categories or 2, shape)
-            values[0] = 0
-        inputs.append(values.astype(spec.dtype))
-    return Samples(tuple(inputs), None, given=False)
 
 
 def _arrays(data: Any, allowed: Limit) -> tuple[dict[str, Any], str]:
