@@ -175,6 +175,40 @@ def test_what_hides_where_variables_are_read_or_written_is_refused(op, where, tm
     assert not list(tmp_path.glob("written*"))
 
 
+def test_variables_are_read_from_no_place_that_the_model_names(tmp_path):
+    """A constant in place of the name that the loader gives would read any other checkpoint."""
+    model, _, nodes, _ = of_tensorflow_1(tmp_path / "saved", lambda x: tf.exp(x).op)
+    of_tensorflow_1(tmp_path / "other", lambda x: tf.exp(x).op)
+    place = model.meta_graphs[0].graph_def.node.add(name="place", op="Const")
+    place.attr["dtype"].type = tf.string.as_datatype_enum
+    place.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(str(tmp_path / "other" / "variables" / "variables")))
+    next(node for node in nodes.values() if node.op == "RestoreV2").input[0] = "place"
+    (tmp_path / "saved" / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(BadInputError, match="outside the model.*RestoreV2 in `the main graph`"):
+        load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_function_that_restores_takes_the_place_as_an_argument(deep, tmp_path):
+    """In a function that it calls, too, and in one that calls itself."""
+    made = tf.Module()
+    made.w = tf.Variable(tf.ones((3,)))
+    signature = tf.function(lambda x: {"y": x * made.w}, input_signature=SPEC)
+    tf.saved_model.save(made, str(tmp_path / "saved"), signatures=signature)
+    graph = SavedModel.FromString((tmp_path / "saved" / "saved_model.pb").read_bytes()).meta_graphs[0]
+    assert not list(suspects(graph))
+    restore = next(f for f in graph.graph_def.library.function if any(n.op == "RestoreV2" for n in f.node_def))
+    place = restore.node_def.add(name="place", op="Const")
+    place.attr["dtype"].type = tf.string.as_datatype_enum
+    if deep:
+        call = restore.node_def.add(name="again", op="PartitionedCall", input=["place:output:0"])
+        call.attr["f"].func.name = restore.signature.name
+    else:
+        next(node for node in restore.node_def if node.op == "RestoreV2").input[0] = "place:output:0"
+    expected = {"PartitionedCall"} if deep else {"RestoreV2"}
+    assert expected <= {suspect.op for suspect in suspects(graph)}
+
+
 def test_saving_is_refused_where_it_would_be_run(tmp_path):
     """The part that saves is named as the model's output, so that comparing would write a file."""
     model, saver, nodes, _ = of_tensorflow_1(tmp_path / "saved", lambda x: tf.exp(x).op)

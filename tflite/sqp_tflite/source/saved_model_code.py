@@ -54,6 +54,12 @@ _RESTORING = re.compile(r"^(Restore(V2|Slice)?|ShardedFile\w+|DisableCopyOnRead)
 _SAVING = re.compile(rf"{_RESTORING.pattern}|^(Save(V2|Slices)?|MergeV2Checkpoints)$")
 """What saving needs too. Neither loading nor running a model does that."""
 
+_FROM_FILE = re.compile(r"^Restore(V2|Slice)?$")
+"""Operators that read tensors from the files that their first input names."""
+
+_CALL = re.compile(r"^(Stateful)?PartitionedCall$")
+"""Operators that hand their inputs to a function, one by one."""
+
 _NOTHING = re.compile(r"(?!)")
 
 _STREAMS = (b"stdout", b"stderr", b"log(info)", b"log(warning)", b"log(error)")
@@ -153,6 +159,59 @@ def suspects(meta_graph: Any) -> Iterator[Suspect]:
         yield from _suspects_of([node], "the main graph", main.get(node.name, _NOTHING))
     for name in sorted(library):
         yield from _suspects_of(library[name].node_def, name, allowed.get(name, _NOTHING))
+    told = _Told(library)
+    own = saver.filename_tensor_name.partition(":")[0]
+    yield from (Suspect(op, "the main graph") for op, name in told.names(nodes) if name != own)
+    for name, function in library.items():
+        arguments = [argument.name for argument in function.signature.input_arg]
+        yield from (Suspect(op, name) for op, source in told.names(function.node_def) if source not in arguments)
+
+
+class _Told:
+    """Where operators that read files get the names of the files: only the loader may say which.
+
+    The part of a model that restores its variables takes the name as an argument. If a constant stands there instead,
+    the model reads any other checkpoint that the user may read.
+    """
+
+    def __init__(self, library: dict[str, Any]):
+        self._library = library
+        self._places: dict[str, frozenset[int] | None] = {}
+
+    def names(self, nodes: Iterable[Any]) -> Iterator[tuple[str, str]]:
+        """Yields the operators of a graph that read files, and what gives each a name: a node, an argument, or ""."""
+        inside = {node.name: node for node in nodes}
+        for node in inside.values():
+            if _FROM_FILE.search(node.op):
+                yield node.op, _source(node, 0, inside)
+            for function in _called([node]) & self._library.keys():
+                places = self._arguments(function)
+                if places is None or (places and not (_CALL.search(node.op) or node.op == function)):
+                    yield node.op, ""
+                    continue
+                yield from ((node.op, _source(node, place, inside)) for place in sorted(places))
+
+    def _arguments(self, function: str) -> frozenset[int] | None:
+        """Which arguments of a function are names of files; None while that is being found out, in a recursion."""
+        if function not in self._places:
+            self._places[function] = None
+            definition = self._library[function]
+            arguments = [argument.name for argument in definition.signature.input_arg]
+            sources = {source for _, source in self.names(definition.node_def)}
+            self._places[function] = frozenset(arguments.index(source) for source in sources & {*arguments})
+        return self._places[function]
+
+
+def _source(node: Any, place: int, inside: dict[str, Any]) -> str:
+    """Returns what an input of a node is: the name of a node or an argument, behind any Identity; "" for none."""
+    for _ in range(len(inside) + 1):
+        if place >= len(node.input):
+            return ""
+        name = str(node.input[place]).partition(":")[0]
+        if name not in inside or inside[name].op != "Identity":
+            return name
+        node, place = inside[name], 0
+    return ""
 
 
 def _suspects_of(nodes: Iterable[Any], where: str, allowed: re.Pattern[str]) -> Iterator[Suspect]:
