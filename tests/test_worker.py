@@ -2,6 +2,10 @@
 
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
@@ -60,6 +64,37 @@ def test_a_closed_worker_leaves_no_process():
         assert number != os.getpid() and not gone(number)
     assert gone(number) and not child.alive
     child.close()
+
+
+_PARENT = """
+import sys
+from sqp_tflite import worker
+one = worker.Worker(fork=sys.argv[1] == "forked")
+print(one.call("os:getpid"), flush=True)
+one.call("time:sleep", 60.0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+@pytest.mark.parametrize("how", ["spawned", "forked"])
+def test_a_busy_child_ends_with_a_parent_that_was_killed(how):
+    with subprocess.Popen([sys.executable, "-c", _PARENT, how], stdout=subprocess.PIPE) as parent:
+        number = int(parent.stdout.readline())
+        time.sleep(0.2)
+        parent.kill()
+    until = time.monotonic() + 10
+    while not gone(number) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert gone(number)
+
+
+def test_a_worker_of_a_thread_outlives_the_thread():
+    made = []
+    thread = threading.Thread(target=lambda: made.append(worker.Worker()))
+    thread.start()
+    thread.join()
+    with made[0] as one:
+        assert one.call("os:getpid") > 0
 
 
 def test_a_worker_that_died_is_not_lent_again():

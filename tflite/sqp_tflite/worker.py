@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import importlib
 import math
 import os
@@ -24,6 +25,8 @@ from sqp_tflite import private
 from sqp_tflite.errors import CrashedError, ExportError
 
 _LAST_LINES = 12
+_PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: the signal that a process gets when its parent ends."""
 
 
 class Worker:
@@ -196,7 +199,7 @@ class _Spawned:
             "CUDA_VISIBLE_DEVICES": "-1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sqp_tflite.worker", *imports],
+            [sys.executable, "-m", "sqp_tflite.worker", str(_leader()), *imports],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -223,6 +226,7 @@ class _Forked:
         our_answers, their_answers = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        leader = _leader()
         self._pid = os.fork()
         self._code: int | None = None
         if self._pid == 0:
@@ -230,6 +234,7 @@ class _Forked:
                 os.close(our_requests)
                 os.close(our_answers)
                 os.setsid()
+                _follow(leader)
                 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
@@ -250,6 +255,24 @@ class _Forked:
         if self._code is None:
             self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._code
+
+
+def _leader() -> int:
+    """Returns the process with which a new child has to end, 0 for none.
+
+    The system sends the signal when the thread ends that started the child, and a kept worker outlives most threads.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    return os.getpid() if main and sys.platform == "linux" else 0
+
+
+def _follow(leader: int) -> None:
+    """Ends this process when its parent does, also in the middle of a call and if the parent was killed."""
+    if leader:
+        with contextlib.suppress(OSError, AttributeError):  # A C library without prctl: the next request ends it.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != leader:
+            os._exit(0)
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes], imports: Sequence[str]) -> None:
@@ -292,4 +315,5 @@ if __name__ == "__main__":
 
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    worker._serve(sys.stdin.buffer, answers, sys.argv[1:])
+    worker._follow(int(sys.argv[1]))
+    worker._serve(sys.stdin.buffer, answers, sys.argv[2:])
