@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sqp_tflite.cli import commands
+from sqp_tflite.cli.noise import quiet
 
 COMMANDS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
 
@@ -134,3 +135,10 @@ def test_a_model_with_nan_in_its_weights_is_refused(folder, capfd):
     printed = capfd.readouterr().err
     assert "must be finite. Received: NaN in 6 of 6 values of `out: kernel`" in printed
     assert "load an earlier checkpoint" in printed and not out.exists()
+
+
+def test_flags_that_end_tensorflow_are_left_out(monkeypatch):
+    """With an unknown flag its native code exits with 1, and says nothing on a stream that reaches the user."""
+    monkeypatch.setenv("TF_XLA_FLAGS", "--unknown")
+    with quiet(debug=True):
+        assert "TF_XLA_FLAGS" not in os.environ

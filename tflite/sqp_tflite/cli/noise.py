@@ -9,6 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO
 
+_FLAGS = ("TF_XLA_FLAGS", "XLA_FLAGS")
+"""TensorFlow ends the process with exit code 1, which means "refused" here, where a release does not know one of these
+flags. They tune how models are compiled for training; an export is compared with Keras as it computes without them."""
+
 
 def open_streams() -> frozenset[str]:
     """Gives standard streams that were closed by the caller (`>&-`) a place, nowhere, and returns their names.
@@ -47,6 +51,8 @@ def quiet(debug: bool, piped: bool = False) -> Iterator[tuple[IO[str], IO[str]]]
         debug: Whether to let everything through instead.
         piped: Whether standard output is for data only: what would be let through there goes to standard error.
     """
+    for flags in _FLAGS:
+        os.environ.pop(flags, None)
     if debug:
         with _apart() if piped else contextlib.nullcontext(sys.stdout) as out:
             yield out, sys.stderr
