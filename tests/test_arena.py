@@ -1,6 +1,7 @@
 """The measured arena, its bounds for a 32-bit target, and what is in memory over time."""
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,17 @@ def test_memory_over_time_is_that_of_the_tensors_still_needed():
     assert [step.total for step in arena.live_steps(chain)] == [140, 80, 90]
     step, tensor = arena.peak(chain)
     assert (step.name, tensor.name) == ("CONV_2D", "t0")
+
+
+def test_memory_over_time_takes_no_time_for_each_pair_of_operator_and_tensor():
+    """A damaged or hostile file can have a hundred thousand of both; all outputs live to the end here."""
+    many = 20_000
+    ops = [Op(i, "ADD", 1, (i, i), (i + 1,), "int8") for i in range(many)]
+    began = time.process_time()
+    large = graph(*ops, shapes=dict.fromkeys(range(many + 1), 1), outputs=tuple(range(many + 1)))
+    step, _ = arena.peak(large)
+    assert (step.op, step.total) == (many - 1, many + 1)
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

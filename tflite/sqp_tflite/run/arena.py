@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -69,17 +70,12 @@ class Step:
     Attributes:
         op: Its place in the main graph.
         name: As the schema spells it.
-        live: Pairs (tensor index, bytes) of every computed tensor that is needed at that moment.
+        total: Bytes of every computed tensor that is needed at that moment.
     """
 
     op: int
     name: str
-    live: tuple[tuple[int, int], ...]
-
-    @property
-    def total(self) -> int:
-        """Returns the bytes of all of them."""
-        return sum(size for _, size in self.live)
+    total: int
 
 
 def measure(model: bytes) -> Arena:
@@ -145,6 +141,19 @@ def live_steps(graph: Graph) -> tuple[Step, ...]:
 
     The model's inputs live from the first operator and its outputs to the last one, as in TFLM.
     """
+    main, changes = graph.main, [0] * (len(graph.main.ops) + 1)
+    if not main.ops:
+        return ()
+    for tensor, (born, dies) in _lives(graph).items():
+        size = tensor_bytes(main.tensors[tensor])
+        changes[born] += size
+        changes[dies + 1] -= size
+    totals = itertools.accumulate(changes)
+    return tuple(Step(op.index, op.name, total) for op, total in zip(main.ops, totals, strict=False))
+
+
+def _lives(graph: Graph) -> dict[int, tuple[int, int]]:
+    """Returns the first and the last operator that needs each computed tensor, in the order of the first."""
     main = graph.main
     last = len(main.ops) - 1
     born = dict.fromkeys(main.inputs, 0)
@@ -156,10 +165,7 @@ def live_steps(graph: Graph) -> tuple[Step, ...]:
             if tensor in born:
                 dies[tensor] = op.index
     dies.update({tensor: last for tensor in main.outputs if tensor in born})
-    sizes = {tensor: tensor_bytes(main.tensors[tensor]) for tensor in born}
-    return tuple(
-        Step(op.index, op.name, tuple((t, sizes[t]) for t in born if born[t] <= op.index <= dies[t])) for op in main.ops
-    )
+    return {tensor: (first, dies[tensor]) for tensor, first in born.items()}
 
 
 def peak(graph: Graph) -> tuple[Step, Tensor]:
@@ -172,7 +178,8 @@ def peak(graph: Graph) -> tuple[Step, Tensor]:
     if not steps:
         raise BadInputError("A graph must have operators to need memory. Received: none.")
     step = max(steps, key=lambda candidate: candidate.total)
-    return step, graph.main.tensors[max(step.live, key=lambda pair: pair[1])[0]]
+    live = [graph.main.tensors[tensor] for tensor, (born, dies) in _lives(graph).items() if born <= step.op <= dies]
+    return step, max(live, key=tensor_bytes)
 
 
 def tensor_bytes(tensor: Tensor) -> int:
