@@ -143,6 +143,16 @@ REFUSED = {
     "a name twice": ("names", ["a=silu", "a=gelu"], "once. Received: 'a' twice"),
     "a mapping of artefacts": ("emit", {"c": 1}, "`emit` must be a list.*Received: dict of length 1. Pass a list"),
     "a prefix as style": ("c_style", "net", r"CStyle. Received: 'net'. For example CStyle\(prefix='net'\)"),
+    "a list in a list of artefacts": (
+        "emit",
+        [[]],
+        "must list one .*Received: list of length 0. For example c,res",
+    ),
+    "a number as state": ("state", 5, "`state` must be a mapping, or OUT=IN. Received: 5. For example lstm_h=h"),
+    "a report of another kind": ("reports", "r.txt", "Received: `r.txt`. For example report.html"),
+    "half a character in a path": ("output", "\ud800", r"`output` must be a path. Received: '\\ud800'. Pass the name"),
+    "no samples": ("data", [[]], r"shape \(samples, 4\). Received: \(1, 0\). Give each sample the shape"),
+    "text as data": ("data", {"x": "a"}, "must hold numbers. Received: dtype <U1. Pass an array"),
     "ragged data": ("data", [[1], [1, 2]], "`data` must be an array of numbers, all rows of one shape.*Pad or cut"),
     "ragged data in a mapping": ("data", {"x": [[1], [1, 2]]}, "`x` in `data` must be an array.*list of length 2"),
 }

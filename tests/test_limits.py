@@ -1,5 +1,6 @@
 """The limit comes from the user, else from the machine or the container, and says which."""
 
+import keras
 import pytest
 
 import sqp_tflite
@@ -120,3 +121,11 @@ def test_every_command_takes_the_limit(name, text, size):
     given = ["m", "f"] if name == "sqp-check" else ["m"]
     assert arguments.PARSERS[name]().parse_args([*given, "--max-memory", text]).max_memory == size
     assert arguments.PARSERS[name]().parse_args(given).max_memory is None
+
+
+def test_the_limit_of_a_whole_export_is_decided_once(monkeypatch):
+    """An export itself takes some of the memory that is free: a model may not be let in first and refused later."""
+    free = iter([1 << 30])
+    monkeypatch.setattr(limits, "machine", lambda: limits.Limit(next(free, 1), "test"))
+    sqp_tflite.export(keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]))
+    assert next(free, None) is None

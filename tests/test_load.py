@@ -7,6 +7,7 @@ import h5py
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sqp_keras  # noqa: F401
 import sqp_tflite
@@ -108,10 +109,32 @@ def test_open_dimension_names_the_input():
         load(model)
 
 
-def test_data_closes_an_open_dimension():
+@pytest.mark.parametrize("key", ["signal", "x"])
+def test_data_closes_an_open_dimension(key):
     model = keras.Sequential([keras.Input((None, 4), name="signal"), L.Conv1D(2, 3)])
-    exported = sqp_tflite.export(model, data={"signal": np.ones((4, 9, 4), "float32")})
+    exported = sqp_tflite.export(model, data={key: np.ones((4, 9, 4), "float32")})
     assert exported.report.inputs[0].shape == (1, 9, 4)
+
+
+@pytest.mark.parametrize("key", ["signal", "x"])
+def test_data_closes_an_open_dimension_of_a_saved_model(key, tmp_path):
+    made = tf.Module()
+    made.call = tf.function(
+        lambda signal: {"y": 2 * signal}, input_signature=[tf.TensorSpec((None, None), name="signal")]
+    )
+    tf.saved_model.save(made, str(tmp_path), signatures=made.call)
+    with pytest.raises(sqp_tflite.BadInputError, match="must be fixed.*or pass --data"):
+        load(tmp_path)
+    assert load(tmp_path, shapes={key: (7,)}).inputs[0].shape == (7,)
+
+
+def test_an_empty_tensor_is_no_proof():
+    model = keras.Sequential([keras.Input((0, 4), name="signal"), L.Dense(2)])
+    with pytest.raises(sqp_tflite.BadInputError, match=r"at least 1.*`signal`.*\(None, 0, 4\)"):
+        load(model)
+    model = keras.Model(i := keras.Input((4, 1)), i[:, 4:])
+    with pytest.raises(sqp_tflite.BadInputError, match=r"at least one number.*\(32, 0, 1\)"):
+        sqp_tflite.export(model)
 
 
 def test_subclassed_inputs_come_from_the_build():

@@ -110,7 +110,8 @@ def path(name: str, value: Any) -> Path:
     """Returns the path of a string or of any object that stands for a path."""
     try:
         given = os.fspath(value)
-    except TypeError:
+        os.fsencode(given)
+    except (TypeError, UnicodeEncodeError):  # No path; half a surrogate pair, which no file name has.
         given = None
     if not isinstance(given, str) or not given or "\0" in given or len(given) > _LONGEST_PATH:
         refuse(name, "a path", value, "Pass the name of a file as a string or a pathlib.Path.")
@@ -208,7 +209,8 @@ def words(*choices: str) -> Accept:
         unknown = [part for part in found if not isinstance(part, str) or part not in choices]
         if unknown:
             received = ", ".join(shown(part) for part in unknown[:4])
-            raise BadInputError(f"{name} must list {listed}, separated by commas. Received: {received}.".lstrip())
+            more = f" For example {','.join(choices[:2])}." if name else ""
+            raise BadInputError(f"{name} must list {listed}, separated by commas. Received: {received}.{more}".lstrip())
         return tuple(found)
 
     return accept
@@ -234,7 +236,7 @@ def meanings(name: str, value: Any) -> dict[str, str]:
     """Returns what names stand for: from a mapping, or from "NAME=ACTIVATION" or a list of these."""
     if not isinstance(value, Mapping):
         form, example = "NAME=ACTIVATION", "my_softplus=softplus"
-        pairs = [value] if isinstance(value, str) else _several(name, value, f"a mapping, or {form}")
+        pairs = _several(name, value, f"a mapping, or {form}", f"For example {example}.", one=True)
         return _pairs(name, pairs, form, example)
     for key, meaning in value.items():
         if not (isinstance(key, str) and key and isinstance(meaning, str) and meaning):
@@ -245,7 +247,7 @@ def meanings(name: str, value: Any) -> dict[str, str]:
 
 def modules(name: str, value: Any) -> tuple[str, ...]:
     """Returns modules to import, each "MODULE" or "MODULE:NAME": from a list, or from one string."""
-    given = [value] if isinstance(value, str) else _several(name, value, "a list of modules")
+    given = _several(name, value, "a list of modules", one=True)
     for part in given:
         if not isinstance(part, str) or not _MODULE.fullmatch(part) or part.endswith(".py") or len(part) > _LONGEST:
             remedy = "For example my_layers, or my_layers:Scale to take one object out of it."
@@ -261,7 +263,7 @@ def states(name: str, value: Any) -> dict[str, str]:
     "none" says that no output is a state.
     """
     if not isinstance(value, Mapping):
-        given = [value] if isinstance(value, str) else _several(name, value, "a mapping, or OUT=IN")
+        given = _several(name, value, "a mapping, or OUT=IN", "For example lstm_h=h.", one=True)
         nothing = len(given) == 1 and isinstance(given[0], str) and given[0] == "none"
         return {} if nothing else _pairs(name, given, "OUT=IN", "lstm_h=h", "output", one=False)
     for pair in value.items():
@@ -301,15 +303,15 @@ def _pairs(
     return found
 
 
-def _several(name: str, value: Any, rule: str) -> list[Any]:
-    if value is None:
-        return []
+def _several(name: str, value: Any, rule: str, remedy: str = "Pass a list.", one: bool = False) -> list[Any]:
+    if value is None or (one and isinstance(value, str)):
+        return [] if value is None else [value]
     if isinstance(value, (str, bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
-        refuse(name, rule, value, "Pass a list.")
+        refuse(name, rule, value, remedy)
     try:
         return list(value)
     except TypeError:  # An array without axes says that it can be iterated over.
-        refuse(name, rule, value, "Pass a list.")
+        refuse(name, rule, value, remedy)
 
 
 def _kind(value: Any) -> str:

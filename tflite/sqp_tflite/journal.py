@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sqp_tflite.agreement import Agreement
 from sqp_tflite.errors import ParityError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.limits import Limit
 from sqp_tflite.ops.audit import op_rows, release_notes, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
@@ -45,11 +46,13 @@ class Given:
         loaded: The model.
         inputs: The samples, or made-up ones.
         warnings: Where they do not fit each other.
+        allowed: How much memory what is read may take, decided once: an export takes some of what was free before.
     """
 
     loaded: Loaded
     inputs: Samples
     warnings: tuple[str, ...] = ()
+    allowed: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)

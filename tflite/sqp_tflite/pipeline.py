@@ -204,7 +204,7 @@ def _loaded(options: ExportOptions) -> Given:
         hard_sigmoid=options.hard_sigmoid, shapes=shapes, allowed=allowed,
     )  # fmt: skip
     inputs = samples(opened, loaded.inputs, allowed, lambda: scales(loaded))
-    return Given(loaded, inputs, scaling_warnings(loaded, inputs))
+    return Given(loaded, inputs, scaling_warnings(loaded, inputs), allowed)
 
 
 def _refuse(findings: tuple[Finding, ...]) -> None:
@@ -225,7 +225,7 @@ def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: Laye
 def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:
     inputs, tolerance = given.inputs, tolerance_of(graph)
     runtime = runtime_of(options.wanted.target)
-    allowed = limits.limit(options.max_memory)
+    allowed = given.allowed or limits.limit(options.max_memory)
     theirs = reference(changed.given, inputs, allowed=allowed)
     _require_heads(theirs, given, changed, allowed)
     limit = options.max_change or max(tolerance, changed.change)

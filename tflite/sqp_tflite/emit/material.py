@@ -181,6 +181,10 @@ class Material:
         return _ports("OUTPUT", self.graph.outputs)
 
 
+_LONGEST_NAME = 200
+"""Characters of an input's or output's name in C, and in the golden .npz, whose format has two bytes for the length."""
+
+
 def identifier(name: str) -> str:
     """Returns a lower-case C identifier made from any name; "" if none of its characters are valid in one."""
     found = re.sub(r"_+", "_", re.sub(r"[^a-z0-9]", "_", name.lower())).strip("_")
@@ -190,8 +194,8 @@ def identifier(name: str) -> str:
 def _ports(role: str, tensors: tuple[Tensor, ...]) -> tuple[Port, ...]:
     ports: list[Port] = []
     for index, tensor in enumerate(tensors):
-        name = identifier(tensor.name) or str(index)
-        if any(port.name == name for port in ports):
+        name = identifier(tensor.name)[:_LONGEST_NAME].rstrip("_") or str(index)
+        while any(port.name == name for port in ports):
             name = f"{name}_{index}"
         ports.append(Port(role, index, tensor, name))
     return tuple(ports)

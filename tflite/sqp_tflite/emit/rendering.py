@@ -17,7 +17,9 @@ def check_names(paths: Iterable[str | Path]) -> None:
     """Raises `BadInputError` if a report's name ends in neither .html nor .json."""
     for path in paths:
         if Path(path).suffix.lower() not in ENDINGS:
-            raise BadInputError(f"--report must name an .html or .json file. Received: {quoted(path)}.")
+            raise BadInputError(
+                f"--report must name an .html or .json file. Received: {quoted(path)}. For example report.html."
+            )
 
 
 def render(report: Report, graph: Graph, content: bytes, ending: str) -> bytes:

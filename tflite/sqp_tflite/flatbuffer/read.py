@@ -167,7 +167,9 @@ def _file(path: Path, allowed: Limit) -> bytes:
         allowed.require(path.stat().st_size, f"{accept.quoted(path)} has")
         return path.read_bytes()
     except IsADirectoryError as error:
-        raise BadInputError(f"{accept.quoted(path)} must be a TFLite file. Received: a folder.") from error
+        raise BadInputError(
+            f"{accept.quoted(path)} must be a TFLite file. Received: a folder. Pass the path of the file in it."
+        ) from error
     except OSError as error:
         raise BadInputError(f"{accept.quoted(path)} cannot be read: {error.strerror}. Check the path.") from error
 

@@ -58,6 +58,12 @@ def _rows(name: str, value: Any, count: int, source: str) -> NDArray[Any]:
             f"{array.dtype} and shape {array.shape} for {count} samples. Keep the batch dimension, and compute text or "
             "sums over the batch outside of the model."
         )
+    if not array.size:
+        raise BadInputError(
+            f"Every output of `{source}` must hold at least one number, or there is nothing to compare. Received: "
+            f"output `{name}` of shape {array.shape} for {count} samples. Take it out, or build the model with "
+            "larger inputs."
+        )
     return array.astype(np.float32)
 
 

@@ -21,6 +21,9 @@ from sqp_tflite.limits import Limit, in_words
 from sqp_tflite.source import archives
 from sqp_tflite.wording import LONGEST_NAME, harmless, said, shortened
 
+ONLY_INPUT = "x"
+"""What the array for an only input may be called, whatever the name of the input is."""
+
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _SUFFIX = ".npy"
 """What NumPy adds to the name of each array in an .npz file."""

@@ -18,6 +18,7 @@ from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.source import declared, finite, hooks, keras2, keras2_package, model_file, saved_model
+from sqp_tflite.source.arrays import ONLY_INPUT
 from sqp_tflite.source.custom_objects import Explained, import_all
 from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.output_names import output_names
@@ -99,7 +100,7 @@ def load(
         if path.is_dir():
             keras2.refuse_choice(hard_sigmoid, str(path))
             import_all(imports)
-            return _saved_model(path, trust, allowed or limit())
+            return _saved_model(path, trust, allowed or limit(), given=dict(shapes or {}))
         explained = Explained(dict(names or {}), tuple(imports), trust)
         try:
             opened = model_file.open_model(path, explained, allowed or limit())
@@ -135,6 +136,8 @@ def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> L
     _require_numbers("inputs", {name: dtype for name, _, dtype in raw}, source, _lookups(model))
     _require_numbers("outputs", {t.name: _dtype(t) for t in getattr(model, "outputs", None) or ()}, source)
     categories = min((int(layer.input_dim) for layer in _embeddings(model)), default=0)
+    if len(raw) == 1 and ONLY_INPUT in shapes:
+        shapes = {raw[0][0]: shapes[ONLY_INPUT], **shapes}
     inputs = tuple(
         InputSpec(name, _closed(name, shape, shapes, source), dtype, categories if "int" in dtype else 0)
         for name, shape, dtype in raw
@@ -213,6 +216,11 @@ def _closed(name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]
             f"Every dimension after the batch must be fixed, because a device's memory is. Received: input `{name}` of "
             f"`{source}` with shape {(None, *shape)}. Build the model with keras.Input(shape=...) of full sizes, or "
             "pass --data with samples of the size to export."
+        )
+    if 0 in shape:
+        raise BadInputError(
+            f"Every dimension must be at least 1, because there is nothing to compare in an empty tensor. Received: "
+            f"input `{name}` of `{source}` with shape {(None, *shape)}. Build the model with inputs of the full size."
         )
     return tuple(int(size) for size in shape)
 
@@ -310,6 +318,8 @@ def _saved_model(
     # A signature is stored as a map, which has no order: every process reads another one.
     specs = dict(sorted(signature.structured_input_signature[1].items(), key=_by_name))
     known = {name: spec.shape.as_list() if spec.shape.rank else () for name, spec in specs.items()}
+    if len(specs) == 1 and ONLY_INPUT in given:
+        given = {names[0].get(0, next(iter(specs))): given[ONLY_INPUT], **given}
     called = {name: names[0].get(place, name) for place, name in enumerate(specs)}
     outputs = sorted(signature.structured_outputs, key=lambda name: _by_name((name, None)))
     ends = {name: names[1].get(place, name) for place, name in enumerate(outputs)}

@@ -17,7 +17,7 @@ from sqp_tflite.agreement import DATA
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data
 from sqp_tflite.limits import Limit, limit
-from sqp_tflite.source.arrays import read_arrays
+from sqp_tflite.source.arrays import ONLY_INPUT, read_arrays
 from sqp_tflite.source.made_up import COUNT, Scale, made_up
 from sqp_tflite.wording import listed, shortened
 
@@ -28,7 +28,6 @@ GivenData: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | NDArray[Any]
 """What users pass as data: a path, arrays by name, one array (or lists of numbers), or nothing."""
 
 LABELS = "y"
-ONLY_INPUT = "x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,10 @@ class Data:
     what: str
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the arrays' shapes without the sample dimension, for inputs with an open dimension."""
+        """Returns the arrays' shapes without the sample dimension, for inputs with an open dimension.
+
+        What is called `x` stands for an only input of any name.
+        """
         return {name: np.shape(array)[1:] for name, array in self.arrays.items()}
 
 
@@ -174,14 +176,21 @@ def _array(values: Any, what: str) -> NDArray[Any]:
 def _checked(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
-        raise BadInputError(f"`{spec.name}` in {what} must hold numbers. Received: dtype {array.dtype}.")
+        raise BadInputError(
+            f"`{spec.name}` in {what} must hold numbers. Received: dtype {array.dtype}. Pass an "
+            "array that numpy.asarray(..., 'float32') makes."
+        )
     if array.shape[1:] != spec.shape or array.ndim == 0:
         raise BadInputError(
             f"`{spec.name}` in {what} must have the shape (samples, {', '.join(map(str, spec.shape))}). "
-            f"Received: {array.shape}."
+            f"Received: {array.shape}. Give each sample the shape of the model's input, and stack them along the first "
+            "axis."
         )
     if not len(array):
-        raise BadInputError(f"`{spec.name}` in {what} must hold at least one sample. Received: {array.shape}.")
+        raise BadInputError(
+            f"`{spec.name}` in {what} must hold at least one sample. Received: {array.shape}. Pass some rows of the "
+            "data that the model was trained on, or omit --data where the number type needs none."
+        )
     finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
     if not finite.all():
         rows = np.flatnonzero(~finite)
@@ -212,4 +221,6 @@ def _check_counts(inputs: tuple[NDArray[Any], ...], names: list[str], labels: An
     if labels is not None:
         counts[LABELS] = len(np.atleast_1d(labels))
     if len(set(counts.values())) > 1:
-        raise BadInputError(f"The arrays in {what} must have the same number of rows. Received: {counts}.")
+        raise BadInputError(
+            f"The arrays in {what} must have the same number of rows. Received: {counts}. Cut them to the same samples."
+        )
