@@ -128,6 +128,11 @@ def test_data_closes_an_open_dimension_of_a_saved_model(key, tmp_path):
     assert load(tmp_path, shapes={key: (7,)}).inputs[0].shape == (7,)
 
 
+def test_a_model_is_not_opened_inside_a_graph():
+    with tf.Graph().as_default(), pytest.raises(sqp_tflite.BadInputError, match="right away.*inside of a tf.function"):
+        load(dense())
+
+
 def test_an_empty_tensor_is_no_proof():
     model = keras.Sequential([keras.Input((0, 4), name="signal"), L.Dense(2)])
     with pytest.raises(sqp_tflite.BadInputError, match=r"at least 1.*`signal`.*\(None, 0, 4\)"):

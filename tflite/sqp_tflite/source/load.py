@@ -93,8 +93,9 @@ def load(
 
     Raises:
         BadInputError: No such file, not a model, damaged, unknown names, code in the file, a model never built, an
-            input with an open dimension, a weight that is not finite.
+            input with an open dimension, a weight that is not finite, a call from inside a graph.
     """
+    _require_eager()
     if isinstance(model, (str, Path)):
         path = Path(model)
         if path.is_dir():
@@ -117,6 +118,17 @@ def load(
     keras2.refuse_choice(hard_sigmoid, model.name)
     import_all(imports)
     return _described(model, model.name, dict(shapes or {}))
+
+
+def _require_eager() -> None:
+    """Raises inside a `tf.function` or a `tf.Graph`, where nothing has a value and Keras raises anything."""
+    import tensorflow as tf
+
+    if not tf.executing_eagerly():
+        raise BadInputError(
+            "A model must be opened where TensorFlow computes right away. Received: a call inside of a tf.function, a "
+            "tf.Graph, or after tf.compat.v1.disable_eager_execution(). Call it outside of these."
+        )
 
 
 def reload(loaded: Loaded, model: Any) -> Loaded:
