@@ -55,6 +55,20 @@ def test_what_the_machine_lacks_is_no_fault_of_the_program(number):
         assert os.strerror(number) in errors.unforeseen(one) and "fault" not in errors.unforeseen(one)
     assert "fault of the program" in errors.unforeseen(OSError(errno.EINVAL, "invalid"))
     assert "Cannot allocate memory" in errors.unforeseen(MemoryError())
+    unmapped = ImportError("libtensorflow_cc.so.2: failed to map segment from shared object")
+    assert "Cannot allocate memory" in errors.unforeseen(unmapped)
+
+
+def test_a_current_folder_that_is_gone_is_no_fault_of_the_program(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileNotFoundError) as caught:
+        os.getcwd()
+    assert errors.unforeseen(caught.value).endswith("one that was removed. Change to another folder (cd).")
+    monkeypatch.chdir(tmp_path)
+    assert "fault of the program" in errors.unforeseen(caught.value)
 
 
 @pytest.mark.parametrize("name", ["sqp-export", "sqp-inspect", "sqp-check"])

@@ -151,3 +151,12 @@ def test_outputs_do_not_replace_inputs_or_each_other(tmp_path):
         places.check_places((Place(tmp_path / "a.json"), Place(tmp_path / "saved" / ".." / "a.json")))
     assert data.read_bytes() == b"data" and (model / "saved_model.pb").read_bytes() == b"graph"
     places.check_places((Place(tmp_path / "a.json"), Place(tmp_path / "b.json")), (model, data))
+
+
+@pytest.mark.parametrize("letter", ["y", "é"])
+def test_the_longest_name_that_the_system_has_can_be_written(letter, tmp_path):
+    longest = os.pathconf(tmp_path, "PC_NAME_MAX") // len(letter.encode())
+    path = tmp_path / (letter * longest)
+    for content in (b"first", b"second"):  # The second time the old file is kept beside the new one until the end.
+        write_all({Place(path): content})
+        assert path.read_bytes() == content and list(tmp_path.iterdir()) == [path]

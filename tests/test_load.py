@@ -133,6 +133,12 @@ def test_a_model_is_not_opened_inside_a_graph():
         load(dense())
 
 
+def test_another_backend_is_named(monkeypatch):
+    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+    with pytest.raises(sqp_tflite.BadInputError, match="Received: the backend jax. Set .* KERAS_BACKEND=tensorflow"):
+        load("model.keras")
+
+
 def test_an_empty_tensor_is_no_proof():
     model = keras.Sequential([keras.Input((0, 4), name="signal"), L.Dense(2)])
     with pytest.raises(sqp_tflite.BadInputError, match=r"at least 1.*`signal`.*\(None, 0, 4\)"):

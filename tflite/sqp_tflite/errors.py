@@ -91,6 +91,10 @@ _EXHAUSTED = {
 }
 
 
+_UNMAPPED = "failed to map segment"
+"""What the dynamic linker says where there is no memory for a library."""
+
+
 def exhausted(error: BaseException) -> str:
     """Returns a line about what the machine has run out of, "" if an error is about something else.
 
@@ -99,15 +103,27 @@ def exhausted(error: BaseException) -> str:
     """
     link: BaseException | None = error
     for _ in range(_MOST_LINKS):
-        number = errno.ENOMEM if isinstance(link, MemoryError) else getattr(link, "errno", None)
-        if isinstance(link, (OSError, MemoryError)) and number in _EXHAUSTED:
+        unmapped = isinstance(link, ImportError) and _UNMAPPED in str(link)
+        number = errno.ENOMEM if unmapped or isinstance(link, MemoryError) else getattr(link, "errno", None)
+        if (unmapped or isinstance(link, (OSError, MemoryError))) and number in _EXHAUSTED:
             return f"this machine ran out of what the call needs: {os.strerror(number)}. {_EXHAUSTED[number]}"
         link = link and (link.__cause__ or link.__context__)
     return ""
 
 
+def _removed() -> bool:
+    """Whether the current folder is gone."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def unforeseen(error: Exception) -> str:
     """Returns a line about an error that nothing expects: a fault of this program, if not of the machine."""
+    if isinstance(error, FileNotFoundError) and error.filename is None and _removed():
+        return "the current folder must exist. Received: one that was removed. Change to another folder (cd)."
     return exhausted(error) or (
         f"unexpected {type(error).__name__}: {said(error) or 'no message'}. This is a fault of the program: please "
         "report it with what the same call prints with --debug."

@@ -22,6 +22,8 @@ from sqp_tflite.places import Place, check_distinct, check_regular, followed, ki
 _GRAPH = "saved_model.pb"
 _PARTS = ("variables", "assets", "assets.extra")
 _HEAD = 512
+_SHOWN = 40
+"""Characters of a file's name that its staged copy has: a system's longest name would leave no room for more."""
 
 
 def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None:
@@ -74,7 +76,7 @@ def _kept(path: Path) -> Path | None:
     """Returns the path of a copy of the existing file, None where there is none."""
     if not path.exists() or path.is_dir():
         return None
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_SHOWN]}.")
     os.close(descriptor)
     shutil.copy2(path, name)
     return Path(name)
@@ -100,7 +102,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _stage(path: Path, content: bytes) -> Path:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_SHOWN]}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

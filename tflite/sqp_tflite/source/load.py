@@ -121,7 +121,12 @@ def load(
 
 
 def _require_eager() -> None:
-    """Raises inside a `tf.function` or a `tf.Graph`, where nothing has a value and Keras raises anything."""
+    """Raises with another backend of Keras, and inside a `tf.function` or a `tf.Graph`, where nothing has a value."""
+    if keras.config.backend() != "tensorflow":
+        raise BadInputError(
+            f"Keras must run on TensorFlow to open a model for export. Received: the backend {keras.config.backend()}. "
+            "Set the environment variable KERAS_BACKEND=tensorflow."
+        )
     import tensorflow as tf
 
     if not tf.executing_eagerly():
