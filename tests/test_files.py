@@ -158,5 +158,5 @@ def test_the_longest_name_that_the_system_has_can_be_written(letter, tmp_path):
     longest = os.pathconf(tmp_path, "PC_NAME_MAX") // len(letter.encode())
     path = tmp_path / (letter * longest)
     for content in (b"first", b"second"):  # The second time the old file is kept beside the new one until the end.
-        write_all({Place(path): content})
+        files.write_all({Place(path): content})
         assert path.read_bytes() == content and list(tmp_path.iterdir()) == [path]
