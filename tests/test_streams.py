@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from sqp_tflite.cli import commands
+from sqp_tflite.cli import commands, running
 from sqp_tflite.cli.noise import quiet
 
 COMMANDS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
@@ -142,3 +142,12 @@ def test_flags_that_end_tensorflow_are_left_out(monkeypatch):
     monkeypatch.setenv("TF_XLA_FLAGS", "--unknown")
     with quiet(debug=True):
         assert "TF_XLA_FLAGS" not in os.environ
+
+
+def test_a_line_that_its_stream_does_not_take_is_not_tried_again_at_the_end():
+    """Python ends with exit code 120 if a standard stream still holds what cannot be written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    running._say(stream, "nobody reads this")
+    stream.close()  # It would raise BrokenPipeError.

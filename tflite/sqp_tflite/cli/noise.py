@@ -36,9 +36,14 @@ def open_streams() -> frozenset[str]:
 
 
 def throw_away_output() -> None:
-    """Lets what is left in the buffer of standard output go nowhere: the end of Python would fail on it again."""
+    """Lets what is left in the buffer of standard output go nowhere."""
+    throw_away(sys.stdout)
+
+
+def throw_away(stream: IO[str]) -> None:
+    """Lets what is left in the buffer of a stream go nowhere: the end of Python would fail on it with exit code 120."""
     with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 @contextlib.contextmanager

@@ -165,8 +165,13 @@ def _traced(call: Call) -> None:
 
 def _say(stream: IO[str], line: str) -> None:
     """Prints a line where someone may see it; a stream that is gone or full is no reason to end in another way."""
-    with contextlib.suppress(OSError, ValueError):
+    try:
         print(readable(line), file=stream, flush=True)
+    except (OSError, ValueError):
+        from sqp_tflite.cli.noise import throw_away
+
+        with contextlib.suppress(OSError, ValueError):
+            throw_away(stream)
 
 
 def _told(call: Call, program: str, error: ExportError) -> int:
