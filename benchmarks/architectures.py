@@ -191,7 +191,7 @@ def exported(name: str, model, form: tuple[str, str], inputs, truth, classes: bo
             model, data=inputs, quantize=quantize, lowering=lowering, replace="accurate", head="logits"
         )
     except sqp_tflite.ExportError as error:
-        print(f"{name} {label}: {str(error)[:600]}", file=sys.stderr)
+        print(f"{name} {label}: {' '.join(str(error).split())[:900]}", file=sys.stderr)
         verdict = error.report.verdict if error.report else "refused"
         return Row(name, label, verdict, seconds=time.monotonic() - began)
     seconds = time.monotonic() - began
