@@ -339,11 +339,18 @@ def test_an_overflow_inside_an_activation_is_no_fault_of_the_data():
     assert sqp_tflite.export(built, replace="accurate", **given).report.verdict == "ok"
 
 
-def test_a_saved_model_is_sent_to_its_keras_file(tmp_path):
+def test_a_saved_model_has_a_way_with_its_program_and_one_without(tmp_path):
     built = model(L.Dense(3, activation="tanh"))
     built.export(tmp_path / "saved", verbose=False)
-    with pytest.raises(sqp_tflite.RefusedError, match=r"export the .keras file, with `--replace accurate`"):
+    with pytest.raises(sqp_tflite.RefusedError, match=r"--quantize int8 --lowering table.*model.save\('model.keras'\)"):
         sqp_tflite.export(tmp_path / "saved")
+    with pytest.raises(sqp_tflite.BadInputError, match="Leave them out: with `--quantize int8 --lowering table"):
+        sqp_tflite.export(tmp_path / "saved", replace="accurate")
+    data = {"x": RNG.normal(size=(60, 4)).astype(np.float32)}
+    tables = sqp_tflite.export(tmp_path / "saved", quantize="int8", lowering="table", data=data)
+    built.save(tmp_path / "model.keras")
+    exchanged = sqp_tflite.export(tmp_path / "model.keras", replace="accurate")
+    assert tables.report.verdict == exchanged.report.verdict == "ok"
 
 
 @pytest.mark.large

@@ -281,7 +281,7 @@ def local(keras: Any) -> Any:
     """A layer that Keras 3 does not have: only tf-keras opens it."""
     layers = keras.layers
     inputs, extra = keras.Input((8, 3), name="signal"), keras.Input((2,), name="extra")
-    x = layers.Flatten()(layers.LocallyConnected1D(2, 3, activation="elu")(inputs))
+    x = layers.Flatten()(layers.LocallyConnected1D(2, 3, activation="relu")(inputs))
     ends = {"z": layers.Dense(3, name="zz")(x), "a": layers.Concatenate(name="aa")([x, extra])}
     return keras.Model([inputs, extra], ends, name="local")
 

@@ -93,8 +93,9 @@ def exchange(
         return Exchanged(loaded, loaded)
     if loaded.model is None:
         raise BadInputError(
-            f"`--replace` and `--head logits` need the Keras model. Received: `{loaded.source}`, a SavedModel, which "
-            "holds finished graphs. Save the model as .keras and export that."
+            f"`--replace` and `--head logits` need Keras layers. Received: `{loaded.source}`, of which there is a "
+            "finished graph only. Leave them out: with `--quantize int8 --lowering table --data FILE.npz` activations "
+            "become tables. Or save the model with model.save('model.keras') in the program that makes it."
         )
     with running(loaded.source):
         try:

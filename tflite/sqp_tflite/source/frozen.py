@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,21 @@ class Frozen:
     def name_of(self, tensor: tf.Tensor) -> str:
         """Returns what a node's input says for a tensor."""
         return tensor.op.name if tensor.value_index == 0 else tensor.name
+
+    def made_in(self, within: Callable[[str], bool], names: Sequence[str]) -> list[str]:
+        """Returns those of some nodes that pass on what a node with a certain name makes.
+
+        Args:
+            within: Whether a name is one.
+            names: Of the nodes.
+        """
+        found = []
+        for name in names:
+            node = self._nodes[name]
+            while node.op == "Identity":
+                node = self._nodes[node.input[0].partition(":")[0]]
+            found += [name] if within(node.name) else []
+        return found
 
     def add(self, op: str, beside: str, inputs: Sequence[str], *, like: tf.Operation | None = None) -> str:
         """Adds a node and returns its name.

@@ -139,8 +139,8 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
         notes.append(f"In a {wanted.quantize} model `--lowering {wanted.lowering}` writes the algebraic form.")
     if loaded.model is None:
         notes.append(
-            "A SavedModel holds finished graphs: its activations are exported as they are there, squareplus in its "
-            "training form. Export the .keras file for MUL ADD SQRT ADD."
+            "A SavedModel holds finished graphs: its activations are exported as they are there, and squareplus of "
+            "sqp_keras as MUL ADD SQRT ADD."
         )
         return Plan(loaded, wanted, (), tuple(notes))
     if _half_precision(loaded.model):

@@ -143,8 +143,14 @@ class _Judge:
     def _without_model(self, finding: Finding) -> Remedy:
         if finding.op not in EXP_AND_LOG:
             return self._only_table(finding) or self._elsewhere(finding) or Remedy(finding)
-        text = "A SavedModel is a finished graph: export the .keras file, with `--replace accurate` or `--head logits`."
-        return Remedy(_with(finding, f"{text}{self._or_table(finding.op)}"))
+        ways = "Its activations cannot be exchanged in a finished graph"
+        if finding.op in _UNARY and not self._now.wanted.integer:
+            ways += "; with `--quantize int8 --lowering table --data FILE.npz` they become tables"
+        program = (
+            "Or, in the program that makes the model, save it with model.save('model.keras'), and export that with "
+            "`--replace accurate` or `--head logits`."
+        )
+        return Remedy(_with(finding, f"{ways}.{self._or_table(finding.op)} {program}"))
 
     def _input(self, finding: Finding) -> Remedy | None:
         names = [name for name, dtype in self._now.inputs.items() if dtype == finding.dtype]

@@ -1,7 +1,8 @@
 """Rewrites operations of the frozen graph that a device lacks, or that the converter cannot write, as others.
 
 Each rule replaces one operation by an exact equivalent: the same numbers come out, only copied or computed in another
-way. The names begin with the name of what was replaced, so that messages still name the layer.
+way (squareplus rounds in another way: it gets the form that every export gives it). The names begin with the name of
+what was replaced, so that messages still name the layer.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
 from sqp_tflite.source.frozen import Frozen
 from sqp_tflite.source.rsqrt import with_rsqrt
 from sqp_tflite.source.trace import Traced
+from sqp_tflite.source.trained_form import in_export_form, passed_through
 
 MOST_REPEATS = 16
 """RESIZE_NEAREST_NEIGHBOR finds an element's source in float32; up to here and half a million elements that is exact.
@@ -45,7 +48,8 @@ def on_device(traced: Traced, wanted: Combination) -> Traced:
     if wanted.integer and wanted.lowering == "integer":
         graph_def = with_rsqrt(graph_def)
     cast = tuple((names.index(name), traced.inputs[names.index(name)].dtype) for name in changed)
-    return dataclasses.replace(traced, graph_def=graph_def, cast=cast)
+    forms = tuple(dict.fromkeys((*traced.forms, *Frozen(graph_def).made_in(in_scope, traced.outputs))))
+    return dataclasses.replace(traced, graph_def=graph_def, cast=cast, forms=forms)
 
 
 def in_float32(graph_def: bytes, names: Sequence[str]) -> tuple[bytes, tuple[str, ...]]:
@@ -323,6 +327,8 @@ _PASSES: tuple[dict[str, Rule], ...] = (
         "SplitV": _split,
         "BiasAdd": _bias_of_channels_first,
         "Minimum": _bounded_root,
+        "AddV2": in_export_form,
+        "IdentityN": passed_through,
     },
     {"Max": _maximum_over, "Min": _minimum_over, "AddV2": _leak},
 )

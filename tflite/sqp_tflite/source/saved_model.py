@@ -8,6 +8,7 @@ layers. Loading these needs the package that wrote them, may fail without it, an
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from sqp_tflite.wording import listed
 
 SIGNATURE = "serving_default"
 _INNER = "__saved_model"
+_UNASKED = ("Value in checkpoint could not be found", "Detecting that an object or model or tf.train.Checkpoint is")
 _SIGNATURES = "signatures"
 _PLAIN = "_generic_user_object"
 """An object of TensorFlow's with attributes and nothing else."""
@@ -47,6 +49,7 @@ def loaded(path: Path, trust: bool) -> tuple[Any, Any]:
     whole.meta_graphs.extend(part)
     try:
         with _beside(path, whole.SerializeToString()) as folder:
+            logging.getLogger("tensorflow").addFilter(_asked)  # Once: the same filter is not added again.
             held = tf.saved_model.load(str(folder))
             return held, held.signatures[SIGNATURE]
     except Exception as error:  # TensorFlow's loader raises every kind on damaged files.
@@ -82,6 +85,11 @@ def _beside(path: Path, content: bytes) -> Iterator[Path]:
                 except OSError:  # Not every system lets everyone make links.
                     shutil.copytree(path / part, folder / part)
         yield folder
+
+
+def _asked(record: logging.LogRecord) -> bool:
+    """Whether a warning is not about values in a file that nobody asked for; TensorFlow gives it when a model goes."""
+    return not str(record.msg).startswith(_UNASKED)
 
 
 def _for_inference(graph: Any) -> Any:
@@ -170,3 +178,6 @@ def _keep(library: Any, names: set[str]) -> None:
     library.function.extend(functions)
     for field in ("gradient", "registered_gradients"):
         library.ClearField(field)
+    for function in library.function:
+        for node in function.node_def:
+            node.attr.pop("_gradient_op_type", None)
