@@ -17,8 +17,9 @@ from sqp_keras.models.sites import is_functional
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.report import Activation, PlanRow, Replacement
 from sqp_tflite.source.activations import activation
+from sqp_tflite.source.calling import structured
 from sqp_tflite.source.keras_errors import running
-from sqp_tflite.source.load import Loaded, reload, structured
+from sqp_tflite.source.load import Loaded, reload
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.wording import said
 

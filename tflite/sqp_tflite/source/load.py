@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -17,11 +16,11 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
-from sqp_tflite.source import declared, finite, hooks, keras2, keras2_package, model_file, saved_model
+from sqp_tflite.source import declared, finite, keras2, keras2_package, model_file, saved_model
 from sqp_tflite.source.arrays import ONLY_INPUT
+from sqp_tflite.source.calling import caller
 from sqp_tflite.source.custom_objects import Explained, import_all
 from sqp_tflite.source.keras_errors import running
-from sqp_tflite.source.output_names import output_names
 
 private.warn("keras")
 
@@ -139,7 +138,7 @@ def _require_eager() -> None:
 def reload(loaded: Loaded, model: Any) -> Loaded:
     """Returns the description of a changed copy of a loaded model, whose inputs are the same."""
     paths = tuple(path for path, _ in sites.paths(model))
-    return dataclasses.replace(loaded, model=model, call=_caller(model, loaded.source), layers=paths)
+    return dataclasses.replace(loaded, model=model, call=caller(model, loaded.source), layers=paths)
 
 
 def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> Loaded:
@@ -161,7 +160,7 @@ def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> L
     )
     paths = tuple(path for path, _ in sites.paths(model))
     finite.require_weights(model, source)
-    return Loaded(model, _caller(model, source), source, inputs, paths)
+    return Loaded(model, caller(model, source), source, inputs, paths)
 
 
 def _symbolic_inputs(model: Any) -> list[tuple[str, tuple[Any, ...], str]]:
@@ -244,57 +243,6 @@ def _closed(name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]
 
 def _embeddings(model: Any) -> list[Any]:
     return [layer for layer in private.layers(model) if isinstance(layer, keras.layers.Embedding)]
-
-
-def _caller(model: Any, source: str) -> Callable[[Sequence[Any]], dict[str, Any]]:
-    def call(tensors: Sequence[Any]) -> dict[str, Any]:
-        symbolic = private.inputs_structure(model) is not None
-        with _in_float32(model), running(source):
-            if symbolic or len(tensors) == 1:
-                outputs = model(structured(model, tensors), training=False)
-            else:
-                outputs = _call_recorded(model, tensors)
-            names = output_names(model, outputs)
-            return dict(zip(names, map(_tensor, keras.tree.flatten(outputs)), strict=True))
-
-    return call
-
-
-def structured(model: Any, values: Sequence[Any]) -> Any:
-    """Returns one value per input in the structure that the model is called with: one, a list, a dict or a nest."""
-    struct = private.inputs_structure(model)
-    if struct is not None:
-        return keras.tree.pack_sequence_as(struct, list(values))
-    return values[0] if len(values) == 1 else list(values)
-
-
-def _in_float32(model: Any) -> AbstractContextManager[None]:
-    """Lets a model of mixed precision compute in the type of its weights, which is what a device gets."""
-    layers = private.layers(model)
-    return hooks.in_float32(frozenset(id(layer) for layer in layers if layer.compute_dtype != "float32"))
-
-
-def _call_recorded(model: Any, tensors: Sequence[Any]) -> Any:
-    """Puts the tensors back into the arguments that a subclassed model was built with."""
-    left = list(tensors)
-    arguments: dict[str, Any] = {}
-    for argument, shape in private.build_shapes(model).items():
-        name = argument.removesuffix("_shape")
-        if isinstance(shape, dict):
-            arguments[name] = {key: left.pop(0) for key in shape}
-        elif shape and isinstance(shape[0], (tuple, list)):
-            arguments[name] = [left.pop(0) for _ in shape]
-        else:
-            arguments[name] = left.pop(0)
-    if len(arguments) == 1:
-        return model(next(iter(arguments.values())), training=False)
-    return model(**arguments, training=False)
-
-
-def _tensor(value: Any) -> Any:
-    if not hasattr(value, "shape"):
-        raise TypeError(f"it returned {type(value).__name__} where a tensor is expected")
-    return value
 
 
 def _by_tf_keras(
