@@ -144,6 +144,11 @@ def test_flags_that_end_tensorflow_are_left_out(monkeypatch):
         assert "TF_XLA_FLAGS" not in os.environ
 
 
+def test_a_command_runs_on_tensorflow_whatever_the_user_trains_with(process, demo):
+    ran = process("sqp-export", demo.model, "--dry-run", KERAS_BACKEND="no_such_backend")
+    assert ran.code == 0, ran.err
+
+
 def test_a_line_that_its_stream_does_not_take_is_not_tried_again_at_the_end():
     """Python ends with exit code 120 if a standard stream still holds what cannot be written."""
     reading, writing = os.pipe()

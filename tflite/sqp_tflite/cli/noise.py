@@ -58,6 +58,8 @@ def quiet(debug: bool, piped: bool = False) -> Iterator[tuple[IO[str], IO[str]]]
     """
     for flags in _FLAGS:
         os.environ.pop(flags, None)
+    # Whatever the user trains with: a command converts with TensorFlow.
+    os.environ["KERAS_BACKEND"] = "tensorflow"
     if debug:
         with _apart() if piped else contextlib.nullcontext(sys.stdout) as out:
             yield out, sys.stderr
