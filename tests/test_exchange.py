@@ -352,7 +352,7 @@ def test_rules_that_mean_nothing_are_refused(options, words):
 
 def test_a_saved_model_cannot_be_exchanged(tmp_path):
     dense(activation="softplus").export(str(tmp_path / "folder"), verbose=False)
-    with pytest.raises(sqp_tflite.BadInputError, match="need the Keras model"):
+    with pytest.raises(sqp_tflite.BadInputError, match="need Keras layers"):
         sqp_tflite.export(tmp_path / "folder", replace="accurate")
 
 

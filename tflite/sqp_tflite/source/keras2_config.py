@@ -8,6 +8,8 @@ files of Keras 2.12 to 2.15 with `tools/keras2_files.py`.
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import keras
@@ -36,6 +38,7 @@ _NAMES = {
     "SyncBatchNormalization": "BatchNormalization",
     "ThresholdedReLU": "ReLU",
     "Model": "Functional",
+    "GroupedQueryAttention": "GroupQueryAttention",
 }
 """Names of classes that Keras 3 does not have, and what computes the same there in use."""
 
@@ -89,7 +92,7 @@ def mended(config: dict[str, Any]) -> tuple[dict[str, Any], Changes]:
         BadInputError: It names a function of TensorFlow that does more than compute, or lacks what one was given.
     """
     changes = Changes()
-    made = _node(config, "the model", changes)
+    made = _value(config, "the model", changes)
     return {key: value for key, value in made.items() if key != "compile_config"}, changes
 
 
@@ -116,8 +119,12 @@ def _node(node: dict[str, Any], layer: str, changes: Changes) -> Any:
     if not isinstance(inner, dict) or not _stock(node):
         return {key: _value(part, layer, changes) if key == "config" else part for key, part in node.items()}
     made = {key: part for key, part in node.items() if key not in ("build_config", "shared_object_id")}
+    inner = dict(inner)
     kind = _renamed(kind, inner, layer, changes)
-    module, was = _module(kind, node.get("module")), node.get("module")
+    was = node.get("module")
+    # A layer's configuration has these; operations have the names of layers, too.
+    operation = "inbound_nodes" in node and not {"trainable", "dtype", "layers"} & set(inner)
+    module = (_operation(kind) if operation and not was else None) or _module(kind, was)
     if was not in (None, "keras", module):
         changes.add(Kind.OTHER, f"module {shortened(str(was), 60)}", layer)
     made |= {"class_name": kind, "registered_name": None, "module": module}
@@ -151,7 +158,21 @@ def _module(kind: str, module: str | None) -> str | None:
             space = getattr(space, part)
         if hasattr(space, kind):
             return f"keras.{name}"
-    return module
+    return module or _operation(kind)
+
+
+def _takes(kind: str, key: str) -> bool:
+    """Whether a layer of this Keras 3 knows a key."""
+    made = getattr(keras.layers, kind, None)
+    return made is not None and key in inspect.signature(made.__init__).parameters
+
+
+def _operation(kind: str) -> str | None:
+    """Returns the module of an operation of Keras 3 (keras.ops.relu), which an .h5 file names without it."""
+    modules = {function.__module__ for function in vars(keras.ops).values() if inspect.isfunction(function)}
+    found = [name for name in sorted(modules) if inspect.isclass(getattr(sys.modules.get(name), kind, None))]
+    named = [name for name in found if issubclass(getattr(sys.modules[name], kind), keras.Operation)]
+    return named[0] if named else None
 
 
 def _renamed(kind: str, config: dict[str, Any], layer: str, changes: Changes) -> str:
@@ -167,7 +188,8 @@ def _renamed(kind: str, config: dict[str, Any], layer: str, changes: Changes) ->
 def _mended(kind: str, config: dict[str, Any], layer: str, changes: Changes) -> dict[str, Any]:
     """Returns the arguments of a stock layer as Keras 3 takes them."""
     for key, kinds, value in _IDLE:
-        if key in config and (kind in kinds or not kinds) and (value is _ANY or config[key] == value):
+        idle = key in config and (kind in kinds or not kinds) and (value is _ANY or config[key] == value)
+        if idle and not _takes(kind, key):
             del config[key]
             changes.add(Kind.IDLE, key, layer)
     if kind == "InputLayer" and "batch_input_shape" in config:

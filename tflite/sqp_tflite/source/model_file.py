@@ -64,8 +64,10 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
         BadInputError: See `load.load`.
     """
     config, writer = _config(path, limit)
-    old = keras2_config.before_keras3(writer) or (not writer and path.suffix != ".keras")
-    given, (config, changes) = config, keras2_config.mended(config) if old else (config, Changes())
+    old = keras2_config.before_keras3(writer)
+    given, changes = config, Changes()
+    if old or path.suffix != ".keras":  # An .h5 of Keras 3 names classes without their modules, too.
+        config, changes = keras2_config.mended(config)
     objects = custom_objects(config, path, explained)
     if not explained.trust:
         refuse_code(config, path, objects)
