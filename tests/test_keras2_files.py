@@ -204,7 +204,8 @@ needs_tf_keras = pytest.mark.skipif(not importlib.util.find_spec("tf_keras"), re
 
 
 @needs_tf_keras
-@pytest.mark.parametrize("ending", ["h5", pytest.param("keras", marks=pytest.mark.large)])
+@pytest.mark.large
+@pytest.mark.parametrize("ending", ["h5", "keras"])
 def test_what_keras_3_lacks_is_opened_with_tf_keras(ending, files, tmp_path):
     path = files / f"local.{ending}"
     loaded = load(path)
