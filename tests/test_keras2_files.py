@@ -237,3 +237,26 @@ def test_an_h5_of_keras_3_with_operations_is_opened(tmp_path):
     given = np.random.default_rng(3).normal(size=(3, 4, 6)).astype("float32")
     (found,) = load(tmp_path / "m.h5").call([given]).values()
     np.testing.assert_allclose(found, model(given), atol=1e-6)
+
+
+def test_a_lambda_of_keras_2_runs_only_where_it_is_trusted(tmp_path):
+    """Keras 2 writes it as a list, beside keys that Keras 3 does not know."""
+    model = keras.Sequential([keras.Input((3,), name="x"), keras.layers.Lambda(lambda x: x * 2.0 + 1.0, name="odd")])
+    path = tmp_path / "m.h5"
+    model.save(path)
+    with h5py.File(path, "r+") as file:
+        config = json.loads(file.attrs["model_config"])
+        held = config["config"]["layers"][1]["config"]
+        code = held["function"]["config"]
+        held["function"] = [code[key] for key in ("code", "defaults", "closure")]
+        held |= {
+            "function_type": "lambda",
+            "module": "__main__",
+            "output_shape_type": "raw",
+            "output_shape_module": None,
+        }
+        file.attrs["model_config"], file.attrs["keras_version"] = json.dumps(config), "2.15.0"
+    with pytest.raises(BadInputError, match="data, not code.*`odd`"):
+        load(path)
+    (found,) = load(path, trust=True).call([np.ones((1, 3), "float32")]).values()
+    np.testing.assert_array_equal(found, [[3.0, 3.0, 3.0]])

@@ -200,6 +200,13 @@ def _mended(kind: str, config: dict[str, Any], layer: str, changes: Changes) -> 
         changes.add(Kind.OTHER, "axis as a number", layer)
     if kind == "LeakyReLU" and "alpha" in config:
         config["negative_slope"] = config.pop("alpha")
+    function = config.get("function")
+    if kind == "Lambda" and isinstance(function, list) and config.get("output_shape_type") in (None, "raw"):
+        held = dict(zip(("code", "defaults", "closure"), function, strict=False))
+        config["function"] = {"class_name": "__lambda__", "config": held}
+        for key in ("function_type", "module", "output_shape_type", "output_shape_module"):
+            config.pop(key, None)
+        changes.add(Kind.OTHER, "its lambda", layer)
     if config.get("activation") == "softmax_v2":
         config["activation"] = "softmax"
     if config.get("dtype") == "_infer":
