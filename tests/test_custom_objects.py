@@ -176,7 +176,7 @@ def test_the_command_line_exports_and_checks_an_own_layer(folder, process, tmp_p
 def test_trust_imports_what_the_file_names(folder, fresh):
     fresh.chdir(folder)
     path = file_of(folder, "layer")
-    with pytest.raises(sqp_tflite.BadInputError, match="`Shift` in `out`.*--import my_parts;.*--trust-code;"):
+    with pytest.raises(sqp_tflite.BadInputError, match="`Shift` in `out`.*--import my_parts;.*--trust-code"):
         load(path)
     assert "my_parts" not in sys.modules
     np.testing.assert_allclose(outputs(load(path, trust=True), folder), np.load(folder / "layer.npy"), rtol=1e-6)
@@ -186,7 +186,7 @@ def test_trust_imports_the_package_that_something_was_registered_for(folder, fre
     (tmp_path / "lib_of_theirs.py").write_text(MODULE, encoding="utf-8")
     fresh.chdir(tmp_path)
     path = file_of(folder, "registered layer")
-    with pytest.raises(sqp_tflite.BadInputError, match="--import lib_of_theirs;.*--trust-code;"):
+    with pytest.raises(sqp_tflite.BadInputError, match="--import lib_of_theirs;.*--trust-code"):
         load(path)
     assert load(path, trust=True).model is not None
 
@@ -303,3 +303,41 @@ def test_a_bare_string_can_be_imported(bare, folder, fresh):
 def test_a_meaning_that_is_no_function_of_keras_is_refused(known, bare):
     with pytest.raises(sqp_tflite.BadInputError, match=f"must name an activation of Keras. Received: `{known}`"):
         load(bare, names={"bent": known})
+
+
+OVERRULED = {
+    "registered layer": ("lib_of_theirs>Scale", "my_parts"),
+    "layer": ("Shift", "my_parts:Shift"),
+    "registered function": (PLUS_ONE, "my_parts"),
+}
+
+
+@pytest.mark.parametrize("kind", OVERRULED)
+def test_what_an_import_defines_has_nothing_to_explain(kind, folder, fresh):
+    fresh.chdir(folder)
+    name, module = OVERRULED[kind]
+    with pytest.raises(sqp_tflite.BadInputError, match="which an import defines.*Omit --map"):
+        load(file_of(folder, kind), names={name: "gelu"}, imports=[module])
+    with forgotten():
+        assert load(file_of(folder, kind), imports=[module]).model is not None
+
+
+def test_a_layer_is_not_offered_as_an_activation(folder, fresh):
+    with pytest.raises(sqp_tflite.BadInputError, match="import what defines it") as caught:
+        load(file_of(folder, "registered layer"))
+    assert "--map" not in str(caught.value)
+
+
+def test_a_class_is_explained_as_it_was_registered(folder, fresh):
+    fresh.chdir(folder)
+    with pytest.raises(sqp_tflite.BadInputError, match="Write --map 'lib_of_theirs>Scale=gelu'"):
+        load(file_of(folder, "registered layer"), names={"Scale": "gelu"})
+    assert load(file_of(folder, "registered layer"), names={"lib_of_theirs>Scale": "gelu"}).model is not None
+
+
+def test_a_name_that_keras_spells_otherwise_is_explained(bare):
+    with h5py.File(bare, "r+") as file:
+        file.attrs["model_config"] = file.attrs["model_config"].replace('"bent"', '"Softplus"')
+    with pytest.raises(sqp_tflite.BadInputError, match="--map Softplus=softplus"):
+        load(bare)
+    assert load(bare, names={"Softplus": "softplus"}).model is not None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sqp_keras
+import sqp_tflite
 from sqp_tflite import making
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.journal import Given, Journal
@@ -135,3 +136,17 @@ def test_layers_with_several_activations_stay_as_planned():
     assert held(plan, graph, layers, ()) == plan
     (alone,) = held(dataclasses.replace(plan, rows=rows[:1]), graph, layers, ()).rows
     assert alone.ops == ("RELU",)
+
+
+def test_own_code_has_the_operators_that_the_file_holds():
+    """What the converter folds into the layer in front leaves none."""
+
+    def doubled(x):
+        return x * 2.0
+
+    x = keras.Input((4,), name="x")
+    folded = L.Dense(3, activation=doubled, name="folded")(x)
+    model = keras.Model(x, L.Activation(doubled, name="kept")(L.Dense(3, activation="relu")(folded)))
+    rows = {row.layer: row for row in sqp_tflite.export(model).report.plan}
+    assert (rows["kept"].ops, rows["kept"].becomes) == (("MUL",), "its own code: MUL")
+    assert (rows["folded"].ops, rows["folded"].becomes) == ((), "its own code")

@@ -200,3 +200,8 @@ def test_an_exchange_is_judged_on_the_data_it_was_fitted_to():
     assert mark_of(read(made.model_bytes)).data
     rows = sqp_tflite.check(model, made.model_bytes, ends=True)
     assert "differs" not in {row.status for row in rows}
+
+
+def test_an_export_is_printed_in_a_line(integer):
+    assert str(integer) == f"Export('ok', 'mlp', int8, tflm, {len(integer.model_bytes):,} bytes)"
+    assert "no file" in repr(sqp_tflite.export(dense(), dry_run=True))

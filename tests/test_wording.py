@@ -49,3 +49,9 @@ def test_a_refusal_with_thousands_of_findings_is_some_lines_and_keeps_them_all()
     assert len(lines) == wording.MOST_LINES and lines[-1] == f"... and {4001 - wording.MOST_LINES + 1:,} more"
     assert lines[1] == r"- `layer\n0`: No EXP. Received: EXP, int8. Drop it." and len(error.findings) == 4000
     assert wording.readable(str(error), wording.MOST_LINES) == str(error)
+
+
+def test_parts_are_joined_up_to_a_number():
+    assert wording.joined("abc", 3) == "a, b, c" and wording.joined((), 3) == ""
+    assert wording.joined(map(str, range(1005)), 2) == "0, 1 and 1,003 more"
+    assert wording.joined("abc", 2, "more like it") == "a, b and 1 more like it"

@@ -11,10 +11,11 @@ from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
 from sqp_tflite.ops.policy import ADMITTED, NAMES, RUNTIMES, kernels, runtime_of
-from sqp_tflite.report import Finding, Kind, Memory, Report
+from sqp_tflite.report import Finding, Kind, Memory, OpRow, Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.memory import memory
 from sqp_tflite.versions import versions
+from sqp_tflite.wording import joined
 
 _MOST_NAMED = 3
 
@@ -121,7 +122,12 @@ def _kernels(graph: Graph, target: str) -> tuple[Finding, ...]:
     """What the target lacks among the operators that were probed and that this project does not write."""
     return tuple(
         Finding(
-            _listed(row.layers), row.op, row.dtype, f"{NAMES[target]} has no {row.op} for {row.dtype}.", "", Kind.OP
+            joined(row.layers, _MOST_NAMED),
+            row.op,
+            row.dtype,
+            f"{NAMES[target]} has no {row.op} for {row.dtype}.",
+            "",
+            Kind.OP,
         )
         for row in op_rows(graph)
         if row.op not in ADMITTED
@@ -150,7 +156,7 @@ def _not_free(graph: Graph, needs: tuple[str, ...]) -> tuple[Finding, ...]:
         custom = row.op.startswith("CUSTOM:")
         rule = "A custom operator may need exp or log: the file does not say what it computes." if custom else ""
         rule = rule or f"{row.op} needs exp or log."
-        found.append(Finding(_listed(row.layers), row.op, row.dtype, rule, _FREE_REMEDY, Kind.OP))
+        found.append(Finding(_named(row), row.op, row.dtype, rule, _FREE_REMEDY, Kind.OP))
     return tuple(found)
 
 
@@ -159,9 +165,8 @@ def _grouped(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     groups: dict[Finding, list[str]] = {}
     for finding in findings:
         groups.setdefault(dataclasses.replace(finding, layer=""), []).append(finding.layer)
-    return tuple(dataclasses.replace(one, layer=_listed(tuple(layers))) for one, layers in groups.items())
+    return tuple(dataclasses.replace(one, layer=joined(layers, _MOST_NAMED)) for one, layers in groups.items())
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _named(row: OpRow) -> str:
+    return joined(row.layers, _MOST_NAMED)

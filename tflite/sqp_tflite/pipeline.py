@@ -58,6 +58,13 @@ class Export:
     report: Report
     files: Mapping[str, bytes] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Returns what it is in a line: the bytes and the report would fill screens."""
+        size = "no file" if self.model_bytes is None else f"{len(self.model_bytes):,} bytes"
+        files = f", {len(self.files)} more files" if self.files else ""
+        report = self.report
+        return f"Export({report.verdict!r}, {report.source!r}, {report.quantize}, {report.target}, {size}{files})"
+
 
 def export(
     model: Any,
@@ -172,7 +179,7 @@ def run(
             made = making.made(options, given, changed, planned, worker, done, tell)
             if made.findings:
                 # One trial with other options, whose results go into a journal of its own.
-                done.keep(solved(options, made.changes, lambda other: making.tried(other, given, worker, made.again)))
+                done.keep(solved(options, made.changes, lambda other: _tried(other, given, worker, made.again)))
             # The target's interpreter may crash on an operator that it lacks, so the operators come first.
             _refuse(made.findings)
         content, graph, traced = made.content, made.graph, made.traced
@@ -188,6 +195,11 @@ def run(
     put = deliver or functools.partial(_write, inputs(options))
     put(content, report, _rendered(options, report, graph, content, files))  # All files or none.
     return Export(content, report, files)
+
+
+def _tried(options: ExportOptions, given: Given, worker: Worker, seconds: float) -> tuple[Finding, ...]:
+    validate(options)  # Options may contradict each other.
+    return making.tried(options, given, worker, seconds)
 
 
 def _worker(options: ExportOptions) -> contextlib.AbstractContextManager[Worker]:

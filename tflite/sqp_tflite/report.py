@@ -238,7 +238,7 @@ class PlanRow:
         if self.refused:
             return f"refused: {', '.join(self.refused)}"
         if self.form is Form.OWN_CODE:
-            return "its own code"
+            return f"its own code: {_counted(self.ops)}" if self.ops else "its own code"
         return _BEFORE_OPS.get(self.form, "") + _counted(self.ops)
 
     def to_dict(self) -> dict[str, Any]:

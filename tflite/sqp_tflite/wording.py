@@ -84,6 +84,16 @@ def listed(names: Iterable[object], most: int = 6) -> str:
         names: In order.
         most: How many are named.
     """
-    every = list(names)
-    first = ", ".join(f"`{shortened(harmless(str(name)), LONGEST_NAME)}`" for name in every[:most])
-    return first + (f" and {len(every) - most:,} more" if len(every) > most else "")
+    return joined((f"`{shortened(harmless(str(name)), LONGEST_NAME)}`" for name in names), most)
+
+
+def joined(parts: Iterable[str], most: int = 6, what: str = "more") -> str:
+    """Returns texts as "a, b, c and 997 more".
+
+    Args:
+        parts: In order.
+        most: How many are shown.
+        what: What the others are called.
+    """
+    every = list(parts)
+    return ", ".join(every[:most]) + (f" and {len(every) - most:,} {what}" if len(every) > most else "")

@@ -15,7 +15,7 @@ from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, tables, verdict
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
-from sqp_tflite.wording import harmless, shortened
+from sqp_tflite.wording import harmless, joined, shortened
 
 _VERDICTS = {
     "ok": ("OK", "bold green", "may ship to"),
@@ -170,7 +170,7 @@ def _changes(console: Console, report: Report) -> None:
         _head(console, "activations")
         table = _table("layer", "activation", "becomes", "ops")
         for row in report.plan[:_MOST_ROWS]:
-            table.add_row(*_cells(row.layer, row.activation, row.becomes, str(len(row.ops))))
+            table.add_row(*_cells(row.layer, row.activation, row.becomes, str(len(row.ops) or "")))
         console.print(table)
         _more(console, len(report.plan) - _MOST_ROWS)
 
@@ -181,9 +181,7 @@ def _operators(console: Console, rows: tuple[OpRow, ...]) -> None:
     _head(console, "operators")
     table = _table("op", "type", "version", "count", "layers")
     for row in rows[:_MOST_ROWS]:
-        more = len(row.layers) - _MOST_LAYERS
-        shown = ", ".join(shortened(layer, _LONGEST_CELL // 2) for layer in row.layers[:_MOST_LAYERS])
-        shown += f" and {more} more" if more > 0 else ""
+        shown = joined((shortened(layer, _LONGEST_CELL // 2) for layer in row.layers), _MOST_LAYERS)
         table.add_row(*_cells(row.op, row.dtype, str(row.version), str(row.count)), Text(shown))
     console.print(table)
     _more(console, len(rows) - _MOST_ROWS)

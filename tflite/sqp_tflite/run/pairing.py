@@ -15,6 +15,7 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.run.end_names import by_name, by_number
 from sqp_tflite.run.interpreters import Outputs
+from sqp_tflite.wording import joined
 
 INPUTS, OUTPUTS = "inputs", "outputs"
 
@@ -176,6 +177,4 @@ def _told(tensor: Tensor) -> str:
 
 
 def _listed(items: Iterable[str]) -> str:
-    found = list(items)
-    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
-    return (", ".join(found[:_MOST_LISTED]) or "none") + more
+    return joined(items, _MOST_LISTED) or "none"

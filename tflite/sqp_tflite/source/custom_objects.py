@@ -22,8 +22,8 @@ from sqp_keras.models import sites
 from sqp_keras.private import activation_table
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.source.config_json import nodes, placed, words
-from sqp_tflite.source.stand_in import stand_in
-from sqp_tflite.wording import said, shortened
+from sqp_tflite.source.stand_in import defined, object_of, refuse_idle, refuse_overruled, stand_in
+from sqp_tflite.wording import joined, said, shortened
 
 _MOST_LISTED = 3
 _LONGEST_NAME = 80
@@ -80,10 +80,14 @@ class _Named:
 
     @property
     def may_be_activation(self) -> bool:
-        """Returns whether an activation can stand in its place, and Keras would find it there."""
+        """Returns whether an activation is meant to stand in its place, and Keras would find it there.
+
+        A class among a model's layers is any layer, unless it is called like an activation.
+        """
         if self.function:
             return self.place_in.endswith(_ACTIVATIONS)
-        return bool(self.registered) and self.place_in in ("", *_LAYERS)
+        called = sites.identify(self.name.rpartition(">")[2]).name != sites.UNKNOWN
+        return bool(self.registered) and (self.place_in == "activation" or (self.place_in in ("", *_LAYERS) and called))
 
     @property
     def package(self) -> str:
@@ -116,9 +120,11 @@ def custom_objects(config: dict[str, Any], path: Path, explained: Explained) -> 
         if node.get("class_name") not in _STANDARD_FUNCTIONS
     }
     objects = {name: stand_in(name, known, name in classes) for name, known in explained.names.items()}
-    _refuse_idle(config, path, explained.names)
+    refuse_idle(config, path, explained.names)
     held = set(words(config))
-    for name, found in import_all(explained.imports).items():
+    imported = import_all(explained.imports)
+    refuse_overruled(explained.names, imported, held, classes)
+    for name, found in imported.items():
         places = [word for word in held if word.rpartition(">")[2] == name]
         if not places:
             raise BadInputError(
@@ -166,7 +172,7 @@ def in_scope(objects: Mapping[str, Any], config: dict[str, Any]) -> Iterator[Non
     table = activation_table()
     given: dict[str, Any] = {}
     if table is not None:  # Keras's own strings keep their meaning.
-        given = {name: found for name in _strings(config) if name not in table and (found := _object(name, objects))}
+        given = {name: found for name in _strings(config) if name not in table and (found := object_of(name, objects))}
         table.update(given)
     try:
         with keras.saving.custom_object_scope(dict(objects)):
@@ -241,22 +247,6 @@ def _out_of(named: _Named, explained: Explained) -> Any:
     return getattr(held, last)
 
 
-def _refuse_idle(config: Any, path: Path, names: Mapping[str, str]) -> None:
-    """Raises if a name that the user explains changes nothing: it is misspelt, or already means something."""
-    held = set(words(config))
-    for name, known in names.items():
-        if sites.identify(name).name != sites.UNKNOWN:
-            raise BadInputError(
-                f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which is known as an "
-                "activation. Exchange activations with --replace."
-            )
-        if name not in held:
-            raise BadInputError(
-                f"--map {name}={known} must explain a name in the file. Received: `{name}`, which `{path}` does not "
-                "have. Leave it out, or look at the spelling."
-            )
-
-
 def _strings(config: Any) -> set[str]:
     """The activations that a file names by a bare string, as Keras 2 did."""
     return {
@@ -267,20 +257,16 @@ def _strings(config: Any) -> set[str]:
     }
 
 
-def _object(name: str, objects: Mapping[str, Any]) -> Any:
-    return objects.get(name) or keras.saving.get_registered_object(name)
-
-
 def _unknown(config: Any, objects: Mapping[str, Any]) -> Iterator[_Named]:
     for layer, place, node in placed(config):
         for key, value in node.items():
-            if key.endswith("activation") and isinstance(value, str) and not _defined(value, objects):
+            if key.endswith("activation") and isinstance(value, str) and not defined(value, objects):
                 yield _Named(value, "", "", True, layer, key)
         named = _reference(node, layer, place)
         if named is None or named.module.split(".")[0] in _KNOWN_PACKAGES:
             continue
-        known = _object(named.key, objects) or (not named.function and objects.get(named.name))
-        if not known and not (named.module == "builtins" and _defined(named.name, objects)):
+        known = object_of(named.key, objects) or (not named.function and objects.get(named.name))
+        if not known and not (named.module == "builtins" and defined(named.name, objects)):
             yield named
 
 
@@ -297,20 +283,12 @@ def _reference(node: dict[str, Any], layer: str, place: str) -> _Named | None:
     return _Named(name, registered, module, function, layer, place) if isinstance(name, str) else None
 
 
-def _defined(name: str, objects: Mapping[str, Any]) -> bool:
-    return _object(name, objects) is not None or sites.identify(name).name != sites.UNKNOWN
-
-
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
 def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> BadInputError:
-    shown = [
-        f"`{shortened(named.key, _LONGEST_NAME)}` in `{shortened(named.layer, _LONGEST_NAME)}`"
-        for named in unknown[:_MOST_LISTED]
-    ]
-    shown += [f"and {len(unknown) - _MOST_LISTED:,} more"] if len(unknown) > _MOST_LISTED else []
+    shown = [f"`{shortened(one.key, _LONGEST_NAME)}` in `{shortened(one.layer, _LONGEST_NAME)}`" for one in unknown]
     first = unknown[0]
     options = dict.fromkeys(_import_option(named, explained) for named in unknown[:_MOST_LISTED])
     ways = [f"import what defines it: {' '.join(options)}"]
@@ -321,7 +299,8 @@ def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> BadInpu
     if first.function and first.may_be_activation:
         ways.append("export the live model in Python with quantize='int8', lowering='table'")
     return BadInputError(
-        f"`{path}` names what neither Keras nor sqp_keras defines. Received: {', '.join(shown)}. One of these: "
+        f"`{path}` names what neither Keras nor sqp_keras defines. Received: {joined(shown, _MOST_LISTED)}. One of "
+        f"these: "
         f"{'; '.join(ways)}."
     )
 

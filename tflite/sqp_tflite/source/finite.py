@@ -12,7 +12,7 @@ from sqp_keras.models import sites
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.finite import amiss
-from sqp_tflite.wording import LONGEST_NAME, harmless, shortened
+from sqp_tflite.wording import LONGEST_NAME, harmless, joined, shortened
 
 _MOST_LISTED = 3
 
@@ -128,5 +128,4 @@ def _short(name: str) -> str:
 
 
 def _several(found: list[str]) -> str:
-    more = len(found) - _MOST_LISTED
-    return ", ".join(found[:_MOST_LISTED]) + (f" and {more:,} more like it" if more > 0 else "")
+    return joined(found, _MOST_LISTED, "more like it")

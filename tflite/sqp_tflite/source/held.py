@@ -39,7 +39,7 @@ def held(plan: Plan, graph: Graph, layers: LayerNames, findings: tuple[Finding, 
         refused.setdefault(finding.layer, []).append(finding.op)
     made = tuple(
         _row(row, found[row.layer], refused.get(row.layer, []))
-        if rows[row.layer] == 1 and row.form is not Form.OWN_CODE and found.get(row.layer)
+        if rows[row.layer] == 1 and found.get(row.layer)
         else row
         for row in plan.rows
     )
@@ -81,7 +81,7 @@ def _prepares(subgraph: Subgraph, op: Op) -> bool:
 
 
 def _row(row: PlanRow, ops: list[str], refused: list[str]) -> PlanRow:
-    form = _form(row.form, set(ops))
+    form = row.form if row.form is Form.OWN_CODE else _form(row.form, set(ops))
     return dataclasses.replace(row, ops=tuple(ops), form=form, refused=tuple(dict.fromkeys(filter(None, refused))))
 
 

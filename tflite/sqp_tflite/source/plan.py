@@ -18,6 +18,7 @@ from sqp_tflite.ops.policy import broken_rule
 from sqp_tflite.report import Finding, Form, Kind, PlanRow
 from sqp_tflite.source.activations import activation
 from sqp_tflite.source.load import Loaded
+from sqp_tflite.wording import listed
 
 SQUAREPLUS_OPS = ("MUL", "ADD", "SQRT", "ADD")
 
@@ -160,19 +161,17 @@ def _refuse_types(loaded: Loaded) -> None:
     coarse = [layer.name for layer in inner if getattr(layer, "quantization_mode", None)]
     findings = []
     if wide:
-        rule = f"The interpreters compute in float32, not in float64. In float64 are {_listed(wide)}."
+        rule = f"The interpreters compute in float32, not in float64. In float64 are {_names(wide)}."
         findings.append(Finding(wide[0], "", _WIDE, rule, _NARROWER, Kind.DTYPE))
     if coarse:
-        rule = f"An export quantises float weights by itself. Quantised already in Keras are {_listed(coarse)}."
+        rule = f"An export quantises float weights by itself. Quantised already in Keras are {_names(coarse)}."
         findings.append(Finding(coarse[0], "", "", rule, _UNQUANTIZED, Kind.DTYPE))
     if findings:
         raise RefusedError(" ".join(map(str, findings)), tuple(findings))
 
 
-def _listed(names: list[str]) -> str:
-    different = list(dict.fromkeys(names))
-    more = f" and {len(different) - _MOST_LISTED} more" if len(different) > _MOST_LISTED else ""
-    return ", ".join(f"`{name}`" for name in different[:_MOST_LISTED]) + more
+def _names(layers: list[str]) -> str:
+    return listed(dict.fromkeys(layers), _MOST_LISTED)
 
 
 def _lowered(row: PlanRow, wanted: Combination) -> PlanRow:

@@ -103,7 +103,7 @@ def remedied(findings: tuple[Finding, ...], situation: Situation) -> tuple[tuple
         findings: Of the audit and the quantiser.
         situation: What the export was about.
     """
-    judge = _Judge(situation)
+    judge = _Judge(situation, findings)
     found = [judge.remedy(finding) for finding in findings]
     merged: dict[tuple[str, str], Remedy] = {}
     for remedy in found:
@@ -121,8 +121,10 @@ def remedied(findings: tuple[Finding, ...], situation: Situation) -> tuple[tuple
 class _Judge:
     """Finds a remedy per finding of one export."""
 
-    def __init__(self, situation: Situation):
+    def __init__(self, situation: Situation, findings: tuple[Finding, ...] = ()):
         self._now = situation
+        self._in_float = {one.layer for one in findings if one.dtype == "float32" and one.op not in _UNARY | {""}}
+        """Layers that stay in float around what a table could hold."""
         self._layers = dict(sites.paths(situation.model)) if situation.model is not None else {}
         self._sites = sites.sites(situation.model) if situation.model is not None else ()
         self._heads = heads.droppable(situation.given) if situation.given is not None else ()
@@ -134,7 +136,7 @@ class _Judge:
         if self._now.model is None:
             return self._without_model(finding)
         for way in (self._input, self._mask, self._layer, self._head, self._left, self._activation, self._own,
-                    self._root, self._wide, self._only_table, self._elsewhere, self._outside):  # fmt: skip
+                    self._root, self._wide, self._only_table, self._elsewhere, self._outside, self._float):  # fmt: skip
             found = way(finding)
             if found is not None:
                 return found
@@ -275,7 +277,7 @@ class _Judge:
         """What has an int8 form only."""
         if self._now.wanted.quantize != "int16x8" or "int8" not in kernels(self._now.wanted.target).get(finding.op, ()):
             return None
-        return Remedy(_with(finding, "Use `--quantize int8`, or float32."))
+        return Remedy(_with(finding, "Use `--quantize int8`, or float32."), {"quantize": "int8"})
 
     def _elsewhere(self, finding: Finding) -> Remedy | None:
         """Another target, where one has the operator."""
@@ -286,7 +288,9 @@ class _Judge:
         runs = [other for other in RUNTIMES if broken_rule(finding.op, finding.dtype, other) is None]
         other = f"use {' or '.join(f'`--target {name}`' for name in runs)}, or " if runs else ""
         text = f"{other}write the layer with other operators, or take it out and compute it outside of the model."
-        return Remedy(_with(finding, text[0].upper() + text[1:]))
+        # What an integer file holds in float has no integer form there either.
+        also = {"quantize": "float32"} if self._now.wanted.integer and finding.dtype == "float32" else {}
+        return Remedy(_with(finding, text[0].upper() + text[1:]), {"target": runs[0], **also} if runs else None)
 
     def _table(self, op: str) -> str:
         """The options that make a table of an operator; "" if none do."""
@@ -303,11 +307,20 @@ class _Judge:
         table = self._table(finding.op)
         if not table:
             return None
+        if finding.layer in self._in_float:
+            return self._float(finding)
         text = f"Use {table}, which writes it as a table, or float32."
         return Remedy(_with(finding, text), self._as_table(finding.op))
 
     def _as_table(self, op: str) -> Changes | None:
         return {"lowering": "table"} if self._table(op) and self._now.wanted.quantize == "int8" else None
+
+    def _float(self, finding: Finding) -> Remedy | None:
+        """What has no integer form, nor a table."""
+        if not self._now.wanted.integer or finding.kind is not Kind.DTYPE:
+            return None
+        text = "Use `--quantize float32`, or write the layer with other operations."
+        return Remedy(_with(finding, text), {"quantize": "float32"})
 
     def _outside(self, finding: Finding) -> Remedy | None:
         """What no option and no target has."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.wording import LONGEST_NAME, harmless, said, shortened
+from sqp_tflite.wording import LONGEST_NAME, harmless, joined, said, shortened
 
 _OUTSIDE = re.compile(
     r"File|^(Save|Restore|MergeV2|Sharded|PyFunc|EagerPyFunc|NumpyFunc|Send|Recv|_Send|_Recv|_HostSend|_HostRecv|Rpc"
@@ -89,11 +89,10 @@ def refuse_code(path: Path, graphs: Sequence[Any] | None = None) -> None:
     found = list(dict.fromkeys(suspect for graph in graphs or meta_graphs(path) for suspect in suspects(graph)))
     if not found:
         return
-    listed = ", ".join(f"{_short(suspect.op)} in `{_short(suspect.where)}`" for suspect in found[:_MOST_LISTED])
-    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+    shown = joined((f"{_short(suspect.op)} in `{_short(suspect.where)}`" for suspect in found), _MOST_LISTED)
     raise BadInputError(
         f"`{path}` holds operators that reach outside the model: files, Python, the network or custom code. "
-        f"Received: {listed}{more}. Export the model without them (compute that part before the model), or pass "
+        f"Received: {shown}. Export the model without them (compute that part before the model), or pass "
         "--trust-code if you trust whoever made it."
     )
 

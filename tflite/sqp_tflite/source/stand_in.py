@@ -1,14 +1,19 @@
-"""What Keras finds in the place of an activation that only the user knows."""
+"""What Keras finds in the place of an activation that only the user knows, and explanations that explain nothing."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
 
 from sqp_keras.family.keras2 import hard_sigmoid_keras2
 from sqp_keras.models import sites
+from sqp_keras.private import activation_table
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.source.config_json import words
 from sqp_tflite.wording import listed
 
 
@@ -42,3 +47,67 @@ def stand_in(name: str, known: str, layer: bool) -> Any:
     function_like.__module__ = function.__module__
     function_like.from_config = from_config  # type: ignore[attr-defined]
     return function_like
+
+
+def object_of(name: str, objects: Mapping[str, Any]) -> Any:
+    """Returns what a name stands for among objects, or among those that are registered; None for nothing."""
+    return objects.get(name) or keras.saving.get_registered_object(name)
+
+
+def defined(name: str, objects: Mapping[str, Any]) -> bool:
+    """Returns whether Keras finds something under a name: it wants it letter by letter, "Softplus" is nothing to it."""
+    table = activation_table()
+    known = sites.identify(name).name != sites.UNKNOWN if table is None else name in table
+    return known or object_of(name, objects) is not None
+
+
+def refuse_idle(config: Any, path: Path, names: Mapping[str, str]) -> None:
+    """Raises if a name that the user explains changes nothing: it is misspelt, or already means something.
+
+    Args:
+        config: The file's configuration.
+        path: Names it in messages.
+        names: What the user explains.
+
+    Raises:
+        BadInputError: It does.
+    """
+    held = set(words(config))
+    for name, known in names.items():
+        if defined(name, {}):
+            raise BadInputError(
+                f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which is known as an "
+                "activation. Exchange activations with --replace."
+            )
+        if name not in held:
+            raise BadInputError(
+                f"--map {name}={known} must explain a name in the file. Received: `{name}`, which `{path}` does not "
+                "have. Leave it out, or look at the spelling."
+            )
+
+
+def refuse_overruled(names: Mapping[str, str], imported: Mapping[str, Any], held: set[str], classes: set[str]) -> None:
+    """Raises if a name that the user explains is what an import defines, or is not what Keras looks for.
+
+    Args:
+        names: What the user explains.
+        imported: What was taken out of modules, by name; the modules are imported.
+        held: Every text of the file's configuration.
+        classes: The names under which its classes were registered.
+
+    Raises:
+        BadInputError: It is.
+    """
+    for name, known in names.items():
+        full = [word for word in held if word == name or word.rpartition(">")[2] == name]
+        if name.rpartition(">")[2] in imported or any(keras.saving.get_registered_object(word) for word in full):
+            raise BadInputError(
+                f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which an import "
+                "defines as it was in training. Omit --map, or the import."
+            )
+        registered = next((word for word in full if word != name and word in classes), None)
+        if registered and name not in classes:
+            raise BadInputError(
+                f"--map {name}={known} must explain a name as it was registered. Received: `{name}`, which is "
+                f"`{registered}` in the file. Write --map {shlex.quote(f'{registered}={known}')}."
+            )
