@@ -13,6 +13,7 @@ comparing and judging are not used.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
@@ -28,6 +29,7 @@ LIMITS = {"float32": 1e-4, "float16": 0.02, "int8": 0.25, "int16x8": 0.2}
 """As docs/report.md states them."""
 
 ROUNDING = 2.0**-18
+APART = 10.0
 KINDS = ("offset", "positive", "several", "state", "probability", "embedding")
 PER_KIND = 10
 SAMPLES = 64
@@ -43,6 +45,7 @@ class Measured:
     spread: float
     size: float
     codes: int | None
+    columns: tuple[Measured, ...] = ()
 
     @property
     def share(self) -> float:
@@ -52,7 +55,8 @@ class Measured:
 
     def good(self, limit: float) -> bool:
         """Returns whether the stated rule lets it pass."""
-        return self.share <= limit or (self.codes is None and self.error <= ROUNDING * self.size)
+        fine = self.share <= limit or (self.codes is None and self.error <= ROUNDING * self.size)
+        return fine and all(column.good(limit) for column in self.columns)
 
 
 def model_of(kind: str, number: int):
@@ -144,11 +148,22 @@ def measure(content: bytes, model, arrays: dict, runtimes: tuple[str, ...]) -> d
     found = {}
     for runtime in runtimes:
         for place, (numbers, codes) in enumerate(interpreted(runtime, content, ordered)):
-            true = truth[place]
-            used = None if codes is None else int(np.unique(codes).size)
-            error = float(np.abs(numbers - true).max())
-            found[runtime, place] = Measured(error, float(np.ptp(true)), float(np.abs(true).max()), used)
+            whole = one(numbers, truth[place], codes)
+            linear = model.get_layer(model.output_names[place]).activation is keras.activations.linear
+            columns = []
+            for i in range(truth[place].shape[-1] if linear and truth[place].shape[-1] > 1 else 0):
+                part = one(numbers[..., [i]], truth[place][..., [i]], None if codes is None else codes[..., [i]])
+                columns += [part] if part.spread * APART < whole.spread else []
+            found[runtime, place] = dataclasses.replace(whole, columns=tuple(columns))
     return found
+
+
+def one(numbers, true, codes) -> Measured:
+    """Returns what is measured of numbers, their truth and, for integers, their codes."""
+    import numpy as np
+
+    used = None if codes is None else int(np.unique(codes).size)
+    return Measured(float(np.abs(numbers - true).max()), float(np.ptp(true)), float(np.abs(true).max()), used)
 
 
 def cell(kind: str, number: int, quantize: str) -> tuple[str, list[str]]:

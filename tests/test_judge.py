@@ -133,3 +133,39 @@ def test_constant_outputs_say_little():
 def test_warnings_are_about_the_users_model():
     expected = np.random.default_rng(0).uniform(90.0, 100.0, (200, 1))
     assert judged((expected,), (expected,), INTEGER, scale=100 / 127, against=WRITTEN).warnings == ()
+
+
+def columns(ours, theirs, scale=None, limit=INTEGER, apart=True):
+    codes = ours if scale is None else np.clip(np.round(ours / scale), -128, 127).astype(np.int8)
+    values = codes if scale is None else codes * scale
+    against = Reference(GIVEN, {"y": theirs}, limit, columns=(apart,))
+    return judge("litert", Outputs((values,), (codes,), (scale,)), against)
+
+
+WIDE = np.random.default_rng(0).uniform(-1, 1, (200, 3)) * [100.0, 0.5, 30.0]
+PLACES = WIDE / [100.0, 1.0, 60.0] + [48.0, 11.0, 0.0]
+
+
+@pytest.mark.parametrize(("theirs", "place"), [(WIDE, 1), (PLACES, 0)])
+def test_a_narrow_column_beside_wide_ones_is_judged_by_its_own_range(theirs, place):
+    """Ranges that differ, and offsets that differ: the error is a small share of what the output spans in all."""
+    off = np.zeros(3)
+    off[place] = 0.4
+    (row,) = columns(theirs + off, theirs, limit=0.1).rows
+    assert row.error_of_range < 0.1 and row.status == "differs" and row.column == place
+    assert f"column {place} of 3" in row.reason and row.column_error_of_range == pytest.approx(0.4, rel=0.55)
+    assert columns(theirs + off, theirs, limit=0.1, apart=False).rows[0].status == "ok"
+    assert columns(theirs, theirs, limit=0.1).rows[0].status == "ok"
+    assert columns(theirs + 0.4, theirs, limit=0.1).rows[0].max_abs_error == pytest.approx(0.4)
+
+
+def test_columns_of_one_scale_and_classes_are_judged_together():
+    (row,) = columns(WIDE / [10.0, 0.1, 3.0], WIDE / [10.0, 0.1, 3.0], scale=0.1).rows
+    assert row.column is None and row.status == "ok"
+    rare = with_head("softmax", np.random.default_rng(0).normal([9.0, 8.0, -9.0], 2.0, (100, 3)))
+    assert columns(rare, rare, scale=1 / 127).rows[0].column is None
+
+
+def test_a_column_that_takes_one_code_says_what_helps():
+    (row,) = columns(WIDE, WIDE, scale=1.0).rows
+    assert row.status == "differs" and "int16x8" in row.reason and "an output of its own" in row.reason

@@ -166,3 +166,19 @@ def test_a_positive_head_that_becomes_zero_in_integers_is_said():
     assert any("`sigma` is above 0 in Keras" in warning for warning in found)
     linear = keras.Sequential([keras.Input((8,), name="x"), L.Dense(1, name="sigma")])
     assert not sqp_tflite.export(linear, quantize="int8", data=inputs(linear)).report.warnings
+
+
+def test_both_remedies_for_a_narrow_column_work():
+    def built(apart: bool) -> keras.Model:
+        keras.utils.set_random_seed(0)
+        x = keras.Input((8,), name="x")
+        hidden = L.Dense(8, "relu")(x)
+        wide, narrow = L.Dense(2, name="wide")(hidden), L.Dense(1, name="narrow")(hidden)
+        wide = L.Rescaling(300.0)(wide)
+        return keras.Model(x, [wide, narrow] if apart else L.Concatenate(name="both")([wide, narrow]))
+
+    model = built(False)
+    with pytest.raises(sqp_tflite.ParityError, match="column 2 of 3.*int16x8.*an output of its own"):
+        sqp_tflite.export(model, quantize="int8", data=inputs(model))
+    assert sqp_tflite.export(model, quantize="int16x8", data=inputs(model)).report.verdict == "ok"
+    assert sqp_tflite.export(built(True), quantize="int8", data=inputs(model)).report.verdict == "ok"

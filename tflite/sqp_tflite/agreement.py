@@ -55,6 +55,9 @@ class Agreement:
         metric_before: Keras's metric on the labels.
         metric_after: The file's.
         on: The set of inputs: `DATA`; without data `ORDINARY`, `LARGE` and `EXTREME`; in a check also `ENDS`, `BEYOND`.
+        column: The column (last axis) that is furthest off among those with ranges ten times smaller than the output's;
+            None where no column is judged by itself.
+        column_error_of_range: The max error of that column over its own range, for which the same limit holds.
     """
 
     runtime: str
@@ -75,6 +78,8 @@ class Agreement:
     metric_before: float | None = None
     metric_after: float | None = None
     on: str = DATA
+    column: int | None = None
+    column_error_of_range: float | None = None
 
 
 def verdict(rows: tuple[Agreement, ...]) -> str:
@@ -137,6 +142,8 @@ def _table(rows: tuple[Agreement, ...], title: str) -> Table:
         "max error": [_number(row.max_abs_error) for row in rows],
         "range": [_number(row.spread) for row in rows],
         "of range": [_number(row.error_of_range) for row in rows],
+        "column": ["" if row.column is None else str(row.column) for row in rows],
+        "of its range": [_number(row.column_error_of_range) for row in rows],
         "limit": [_number(row.limit) for row in rows],
         "steps": [_number(row.max_steps) for row in rows],
         "codes": [f"{row.codes:,} of {row.codes_of:,}" if row.codes else "" for row in rows],

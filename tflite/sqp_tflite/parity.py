@@ -21,7 +21,7 @@ from sqp_tflite.run.extremes import bounded, codes_of, extremes
 from sqp_tflite.run.interpreters import require_room
 from sqp_tflite.run.judge import Reference
 from sqp_tflite.run.pairing import INPUTS, OUTPUTS, Pairing, order
-from sqp_tflite.run.reference import reference
+from sqp_tflite.run.reference import quantities, reference
 from sqp_tflite.run.rounding import rounding
 from sqp_tflite.source.exchange import without_heads
 from sqp_tflite.source.load import Loaded, load
@@ -122,7 +122,8 @@ def check(
         progress("compare")
     expected = reference(loaded, chosen, allowed=allowed)
     made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
-    against = Reference(GIVEN, expected, limit, heads, rounding=rounding(loaded, chosen))
+    moved = rounding(loaded, chosen)
+    against = Reference(GIVEN, expected, limit, heads, rounding=moved, columns=quantities(loaded))
     judged = compare(content, chosen, against, pairing=Pairing(fed, made))
     return tuple(_judged(row, graph, mark, fed.counted or made.counted) for row in judged.rows)
 

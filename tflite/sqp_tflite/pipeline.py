@@ -30,7 +30,7 @@ from sqp_tflite.report import Finding, Kind, Report
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.memory import memory, over_budget
-from sqp_tflite.run.reference import positive, reference
+from sqp_tflite.run.reference import positive, quantities, reference
 from sqp_tflite.run.rounding import rounding
 from sqp_tflite.run.scaling import scaling_warnings
 from sqp_tflite.solution import solved
@@ -242,11 +242,12 @@ def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, op
     _require_heads(theirs, given, changed, allowed)
     limit = options.max_change or max(tolerance, changed.change)
     moved = rounding(changed.given, inputs)
-    references = [Reference(GIVEN, theirs, limit, changed.heads, positive(changed.given), moved)]
+    above, columns = positive(changed.given), quantities(changed.given)
+    references = [Reference(GIVEN, theirs, limit, changed.heads, above, moved, columns)]
     if changed.loaded is not changed.given:
         written = reference(changed.loaded, inputs, allowed=allowed)
         moved = rounding(changed.loaded, inputs)
-        references.append(Reference(WRITTEN, written, tolerance, changed.heads, rounding=moved))
+        references.append(Reference(WRITTEN, written, tolerance, changed.heads, (), moved, columns))
     judged = compare(content, inputs, *references)
     others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)

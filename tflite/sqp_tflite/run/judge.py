@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,12 @@ _WHERE = {
     BEYOND: ", beyond the file's input range",
 }
 
+APART = 10.0
+"""A column whose range is this many times smaller than that of its output is judged by its own."""
+
+MOST_COLUMNS = 32
+"""More columns than this are features, not quantities."""
+
 COARSE = 16
 """With fewer codes than this for all that an output spans on the data, the user is told."""
 
@@ -46,6 +53,7 @@ class Reference:
         positive: Which outputs are above 0 for every input, by the function that makes them. () for none.
         rounding: What `rounding.rounding` returned: a float output may also be off by what rounding moves sums of
             square roots of the same sample. It is only computed for an output that is too far. None for no such sums.
+        columns: Which outputs have columns that may be quantities of their own. () for none.
         on: Which set of inputs the outputs are for.
         least: What the range of each output is at least: that of the deciding set, in the others. () for 0.
     """
@@ -56,6 +64,7 @@ class Reference:
     heads: tuple[str, ...] = ()
     positive: tuple[bool, ...] = ()
     rounding: Callable[[], tuple[NDArray[Any], ...]] | None = None
+    columns: tuple[bool, ...] = ()
     on: str = DATA
     least: tuple[float, ...] = ()
 
@@ -75,12 +84,16 @@ class _Output:
     name: str
     ours: NDArray[Any]
     theirs: NDArray[Any]
-    codes: int | None
+    taken: NDArray[Any]
     scale: float | None
     bits: int
     dropped: str
     positive: bool
     least: float
+
+    @property
+    def codes(self) -> int | None:
+        return int(np.unique(self.taken).size) if self.scale else None
 
     @property
     def spread(self) -> float:
@@ -145,10 +158,9 @@ def _paired(outputs: Outputs, reference: Reference) -> list[_Output]:
         ours, codes, scale = outputs.values[place], outputs.codes[place], outputs.scales[place]
         if ours.shape != theirs.shape:
             raise ValueError(f"Output {name} must have the shape {theirs.shape}. Received: {ours.shape}.")
-        used = int(np.unique(codes).size) if scale else None
         bits = 8 * codes.dtype.itemsize
         real = ours.astype(np.float64), theirs.astype(np.float64)
-        found.append(_Output(name, *real, used, scale, bits, heads[place], positive[place], least[place]))
+        found.append(_Output(name, *real, codes, scale, bits, heads[place], positive[place], least[place]))
     return found
 
 
@@ -180,6 +192,9 @@ def _judged(
     if labels is not None:
         before, after = metric(as_trained, labels), metric(as_shipped, labels)
     reason = _broken(output) or _too_far(output, error, share, limit) or _collapsed(before, after)
+    column = None if classifies(as_trained, labels) else _worst_column(output, reference, place)
+    if column is not None and not reason:
+        reason = column.reason
     row = Agreement(
         runtime=runtime,
         status="differs" if reason else "ok",
@@ -198,9 +213,45 @@ def _judged(
         metric="" if before is None else before.name,
         metric_before=None if before is None else before.value,
         metric_after=None if after is None else after.value,
+        column=None if column is None else column.place,
+        column_error_of_range=None if column is None else column.share,
         on=reference.on,
     )
-    return row, [] if reason or reference.against != GIVEN else _warned(output, before, reference.on in DECIDING)
+    if reason or reference.against != GIVEN:
+        return row, []
+    coarse = column.coarse if column is not None else ""
+    return row, _warned(output, before, reference.on in DECIDING, coarse)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The column that is furthest off among those with a range of their own, and what is wrong with it."""
+
+    place: int
+    share: float
+    reason: str
+    coarse: str
+
+
+def _worst_column(output: _Output, reference: Reference, place: int) -> _Column | None:
+    """An error that is a small share of what all columns span may be all that one of them says."""
+    count = output.theirs.shape[-1] if output.theirs.ndim > 1 else 1
+    apart = reference.columns[place] if reference.columns else False
+    if not apart or not 1 < count <= MOST_COLUMNS or output.dropped or reference.on not in DECIDING:
+        return None
+    found = []
+    for column in range(count):
+        ours, theirs, taken = (array[..., [column]] for array in (output.ours, output.theirs, output.taken))
+        one = dataclasses.replace(output, ours=ours, theirs=theirs, taken=taken, least=0.0)
+        if one.spread * APART >= output.spread:
+            continue
+        error = float(one.errors.max(initial=0.0))
+        share, limit = error / one.measure, _limit(one, reference, place)
+        far = _too_far(one, error, share, limit, _OWN_OUTPUT)
+        which = f"in column {column} of {count}, which is judged by a range of its own, "
+        coarse = f"output `{output.name}` is coarse in column {column} of {count}. {_coarse(one, _OWN_OUTPUT)}"
+        found.append(_Column(column, share, far and which + far, coarse if _is_coarse(one) else ""))
+    return max(found, key=lambda one: (bool(one.reason), one.share), default=None)
 
 
 def _limit(output: _Output, reference: Reference, place: int) -> float:
@@ -222,26 +273,30 @@ def _broken(output: _Output) -> str:
     return "it is NaN, which agrees with nothing" if np.isnan(output.ours).any() else ""
 
 
-def _too_far(output: _Output, error: float, share: float, limit: float) -> str:
+_OFFSET = "take the constant offset out of the last layer and add it after the model"
+_OWN_OUTPUT = "make the column an output of its own, by a layer beside the others"
+
+
+def _too_far(output: _Output, error: float, share: float, limit: float, way: str = _OFFSET) -> str:
     rounded = output.scale is None and error <= ROUNDING * output.size
     if share <= limit or rounded:
         return ""
     of = f"the range ({output.spread:.3g})" if output.varies else f"its size ({output.size:.3g}; it does not vary)"
     reason = f"the max error is {error:.3g}, {share:.2g} of {of}; the limit is {limit:.2g}"
-    return f"{reason}. {_coarse(output)}" if _is_coarse(output) else reason
+    return f"{reason}. {_coarse(output, way)}" if _is_coarse(output) else reason
 
 
 def _is_coarse(output: _Output) -> bool:
     return bool(output.scale and output.varies and output.spread < COARSE * output.scale)
 
 
-def _coarse(output: _Output) -> str:
+def _coarse(output: _Output, way: str = _OFFSET) -> str:
     """What is wrong with an output whose codes are wide compared with what it spans, and what to do."""
     used = "one code for all samples" if output.codes == 1 else f"{output.codes} of {2**output.bits:,} codes"
-    wider = "--quantize int16x8 has finer codes; or take" if output.bits == 8 else "Take"
+    finer = f"--quantize int16x8 has finer codes; or {way}" if output.bits == 8 else way[0].upper() + way[1:]
     return (
         f"It uses {used}: a code is {output.scale or 0.0:.3g} wide, and Keras's values span {output.spread:.3g} "
-        f"(codes always reach to 0). {wider} the constant offset out of the last layer and add it after the model."
+        f"(codes always reach to 0). {finer}."
     )
 
 
@@ -251,8 +306,8 @@ def _collapsed(before: Metric | None, after: Metric | None) -> str:
     return f"the {after.name} on the labels is {after.value:.4g}, Keras's is {before.value:.4g}"
 
 
-def _warned(output: _Output, before: Metric | None, decides: bool) -> list[str]:
-    said = []
+def _warned(output: _Output, before: Metric | None, decides: bool, column: str) -> list[str]:
+    said = [column] if column else []
     if decides and _is_coarse(output):
         said.append(f"output `{output.name}` is coarse. {_coarse(output)}")
     low = _below_zero(output)

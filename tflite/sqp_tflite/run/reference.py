@@ -74,6 +74,16 @@ def positive(loaded: Loaded) -> tuple[bool, ...]:
     return tuple(site is not None and _positive(activation(site)) for site in last_activations(loaded.model))
 
 
+def quantities(loaded: Loaded) -> tuple[bool, ...]:
+    """Returns for each output whether its columns may be quantities, each with a range of its own; () where unknown.
+
+    They may where no activation makes them; what one makes are classes or features, which have one scale.
+    """
+    if loaded.model is None:
+        return ()
+    return tuple(site is None or activation(site).name == "linear" for site in last_activations(loaded.model))
+
+
 def _positive(made_by: Activation) -> bool:
     of = dict(made_by.parameters).get("of", "") if made_by.name == "algebraic" else made_by.name
     return of in _POSITIVE
