@@ -219,3 +219,11 @@ def test_subclassed_file_needs_no_import(tmp_path):
     model.save(tmp_path / "own.keras")
     assert Subclassed is not None  # registered in this process
     assert sqp_tflite.export(tmp_path / "own.keras").report.verdict == "ok"
+
+
+def test_findings_of_a_saved_model_bear_the_users_names(tmp_path):
+    layers = [L.Dense(3, activation="gelu", name="bend"), L.Dense(2, name="head")]
+    keras.Sequential([keras.Input((4,), name="x"), *layers]).export(tmp_path / "saved", verbose=False)
+    with pytest.raises(sqp_tflite.RefusedError) as caught:
+        sqp_tflite.export(tmp_path / "saved")
+    assert [finding.layer for finding in caught.value.findings] == ["bend"]

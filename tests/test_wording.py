@@ -55,3 +55,8 @@ def test_parts_are_joined_up_to_a_number():
     assert wording.joined("abc", 3) == "a, b, c" and wording.joined((), 3) == ""
     assert wording.joined(map(str, range(1005)), 2) == "0, 1 and 1,003 more"
     assert wording.joined("abc", 2, "more like it") == "a, b and 1 more like it"
+
+
+def test_calls_of_functions_are_left_out_of_what_tensorflow_says():
+    text = 'loc("StatefulPartitionedCall/PartitionedCall_1/mine/lstm_1/Erf"): MyPartitionedCall/x'
+    assert wording.said(text) == 'loc("mine/lstm_1/Erf"): MyPartitionedCall/x'

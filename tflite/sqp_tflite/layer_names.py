@@ -27,6 +27,11 @@ _CONTRACTS = re.compile(
 )
 """The end of a name of what a convolution or a dense layer computes: the converter fuses what follows into it."""
 
+_CALL = re.compile(r"(Stateful)?PartitionedCall(_\d+)?$")
+"""The scope of a function's call in a SavedModel: it is nobody's layer."""
+
+_NUMBER = re.compile(r"_\d+$")
+
 FUSING = frozenset("CONV_2D CONV_3D DEPTHWISE_CONV_2D TRANSPOSE_CONV FULLY_CONNECTED BATCH_MATMUL".split())
 """The operators into which the converter fuses what follows: scales, offsets, clips."""
 
@@ -39,11 +44,13 @@ class LayerNames:
         paths: For example "encoder/dense_2"; parents before children.
         outputs: Pairs (output's name in the file, path of the layer that makes it).
         fused: The same for an output that comes out of a fused operator: the layer of its convolution or product.
+        owners: Names of what has variables in a SavedModel, which has no layers: "dense_2", "lstm/lstm_cell".
     """
 
     paths: tuple[str, ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     fused: tuple[tuple[str, str], ...] = ()
+    owners: tuple[str, ...] = ()
 
     def of(self, tensor: str, op: str = "") -> str:
         """Returns the deepest layer whose scope the tensor's name begins with; without a model, the scope itself.
@@ -64,7 +71,27 @@ class LayerNames:
             if within:
                 return max(within, key=len)
         scopes = [segment for segment in parts[0].split("/")[:-1] if segment != FORM_SCOPE]
-        return THE_MODEL if MODEL_SCOPE in scopes else "/".join(scopes) or tensor
+        if MODEL_SCOPE in scopes:
+            return THE_MODEL
+        own = [segment for segment in scopes if not _CALL.match(segment)]
+        # Outside of every scope but those of calls, it is what the model's function computes itself.
+        return self._owner(own) or "/".join(own) or (THE_MODEL if scopes else tensor)
+
+    def _owner(self, scopes: list[str]) -> str:
+        """The deepest owner of variables in a scope; Keras numbers the scopes of layers that it calls again."""
+        plain = [_NUMBER.sub("", segment) for segment in scopes]
+        found = [
+            (last, name)
+            for name in self.owners
+            for last in range(len(scopes), 0, -1)
+            if _ends_with(scopes[:last], plain[:last], name.split("/"))
+        ]
+        return max(found, key=lambda one: (one[0], len(one[1])))[1] if found else ""
+
+
+def _ends_with(scopes: list[str], plain: list[str], name: list[str]) -> bool:
+    ends = zip(scopes[-len(name) :], plain[-len(name) :], name, strict=False)
+    return len(name) <= len(scopes) and all(part in (own, bare) for own, bare, part in ends)
 
 
 def scope_name(path: str) -> str:

@@ -17,8 +17,8 @@ LONGEST_NAME = 80
 LONGEST_SAID = 300
 """Characters of another package's message."""
 
-_NOISE = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node [^}]*\}\}")
-"""Colours, and TensorFlow's name of the function around an operator."""
+_NOISE = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node [^}]*\}\}|(?<!\w)(Stateful)?PartitionedCall(_\d+)?/")
+"""Colours, and TensorFlow's names of the functions around an operator."""
 
 _CUT = " ... "
 _END = 0.4

@@ -58,6 +58,7 @@ class Loaded:
         layers: Paths of all layers.
         keep: What must stay alive while `call` is used.
         warnings: What the user should know about the file's meaning.
+        owners: What has variables in a SavedModel, by its name: a layer of Keras, or a module.
     """
 
     model: Any
@@ -67,6 +68,7 @@ class Loaded:
     layers: tuple[str, ...]
     keep: Any = None
     warnings: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
 
 
 def load(
@@ -303,7 +305,7 @@ def _saved_model(
             found = signature(**dict(zip(called, tensors, strict=True)))
         return {name: found[own] for own, name in ends.items()}
 
-    return Loaded(None, call, source, inputs, (), keep=held)
+    return Loaded(None, call, source, inputs, (), keep=held, owners=saved_model.owners(signature.variables))
 
 
 def _by_name(named: tuple[str, Any]) -> tuple[str, str]:

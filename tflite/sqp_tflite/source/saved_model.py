@@ -11,7 +11,7 @@ import contextlib
 import logging
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +181,15 @@ def _keep(library: Any, names: set[str]) -> None:
     for function in library.function:
         for node in function.node_def:
             node.attr.pop("_gradient_op_type", None)
+
+
+def owners(variables: Sequence[Any]) -> tuple[str, ...]:
+    """Returns what has the variables: their scopes, without that of the whole model.
+
+    Args:
+        variables: Of a signature.
+    """
+    paths = [variable.name.partition(":")[0].split("/")[:-1] for variable in variables]
+    whole = len({path[0] if path else "" for path in paths}) == 1 and all(len(path) > 1 for path in paths)
+    scopes = [path[1:] if whole else path for path in paths]
+    return tuple(sorted({"/".join(path[:last]) for path in scopes for last in range(1, len(path) + 1)}))

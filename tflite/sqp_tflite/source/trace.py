@@ -84,7 +84,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
     with _exchanged(plan, steps):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
-    layers = LayerNames(loaded.layers)
+    layers = LayerNames(loaded.layers, owners=loaded.owners)
     _refuse_state(concrete.graph, layers)
     frozen = freeze(concrete)
     definition = frozen.graph.as_graph_def()
@@ -99,7 +99,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
     made = tuple((name, layers.of(source)) for name, source in sources.items())
     fused = tuple((name, layers.of(_contraction(tensor.op).name)) for name, tensor in zip(outputs, behind, strict=True))
     forms_made = tuple(name for name, source in sources.items() if in_scope(source))
-    layers = LayerNames(loaded.layers, made, fused)
+    layers = LayerNames(loaded.layers, made, fused, loaded.owners)
     ends = [
         InputSpec(name, tuple(tensor.shape[1:].as_list()) if tensor.shape.rank else (), tensor.dtype.name)
         for name, tensor in zip(names, frozen.outputs, strict=True)
