@@ -39,3 +39,16 @@ def test_a_model_compiled_with_a_loss_of_ones_own_is_copied_and_stays_compiled()
         new, _ = sqp_keras.replace_activations(model)
         assert model.compiled
         assert not new.compiled
+
+
+@pytest.mark.parametrize("build", [sequential, functional])
+def test_what_a_normalization_learnt_is_copied(build):
+    """It computes with a copy of its weights, which setting those leaves as it was."""
+    norm = layers.Normalization(axis=-1)
+    norm.adapt(np.random.default_rng(0).normal(300.0, 40.0, (200, 8)).astype("float32"))
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((8,)), norm, layers.Dense(3, "gelu")])
+    if build is functional:
+        model = keras.Model(model.inputs, model.outputs)
+    x = np.random.default_rng(1).normal(300.0, 40.0, (16, 8)).astype("float32")
+    np.testing.assert_array_equal(rebuild(model, {})(x), model(x))

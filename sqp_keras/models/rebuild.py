@@ -54,6 +54,9 @@ def rebuild(model: keras.Model, substitutes: Substitutes, custom_objects: Mappin
             f"{len(weights)}). Let get_config return every argument that the model was made with."
         )
     new.set_weights(weights)
+    for _, layer in sites.paths(new):
+        if isinstance(layer, keras.layers.Normalization):
+            layer.finalize_state()  # It computes with a copy of its statistics, which set_weights leaves as it was.
     return new
 
 
