@@ -22,6 +22,12 @@ from sqp_tflite.options import ExportOptions
 _EXIT_CODES = {"ok": 0, "not_proven": 2, "parity_failed": 3}
 """Of a check, by its verdict."""
 
+_ONLY_DATA = (
+    "the file differs on made-up inputs. An integer file, or one with other activations, must only agree on inputs "
+    "like those of its export: pass them with --data."
+)
+_NO_INTERPRETER = "no interpreter is installed that could run the file. Install one: pip install ai-edge-litert"
+
 __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
 
 
@@ -179,4 +185,7 @@ def _check(call: Call) -> Outcome:
         "command": call.command,
     }
     shown = functools.partial(show_check, file=options.file, rows=rows)
-    return Outcome(_EXIT_CODES[verdict(rows)], lambda: show_result(call, found, shown))
+    judged = verdict(rows)
+    ran = any(row.status != "not checked" for row in rows)
+    missing = (_ONLY_DATA if ran else _NO_INTERPRETER) if judged == "not_proven" else ""
+    return Outcome(_EXIT_CODES[judged], lambda: show_result(call, found, shown), missing=missing)

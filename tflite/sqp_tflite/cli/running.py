@@ -55,11 +55,13 @@ class Outcome:
         code: Its exit code.
         show: Prints it.
         written: A sentence about the files that are on the disk by now, "" for none.
+        missing: What the call lacks for an answer, said on standard error after `show`; "" for nothing.
     """
 
     code: int
     show: Callable[[], None]
     written: str = ""
+    missing: str = ""
 
 
 def run_command(
@@ -133,6 +135,8 @@ def _shown(call: Call, program: str, outcome: Outcome) -> int:
     except KeyboardInterrupt:
         _say(call.err, f"{program}: interrupted.{outcome.written}")
         return outcome.code if outcome.written else _INTERRUPTED
+    if outcome.missing:
+        _say(call.err, f"{program}: {outcome.missing}")
     return outcome.code
 
 

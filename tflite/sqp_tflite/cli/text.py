@@ -27,10 +27,6 @@ _CHECKED = {
     "parity_failed": ("DIFFERS", "bold red"),
     "not_proven": ("NOT PROVEN", "bold yellow"),
 }
-_ONLY_DATA = (
-    "It differs on made-up inputs. An integer file, or one with other activations, must only agree on inputs like "
-    "those of its export: pass them with --data."
-)
 _MOST_LAYERS = 4
 _WORST = 5
 _MOST_FINDINGS = 50
@@ -115,8 +111,6 @@ def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None
     where = ", ".join(dict.fromkeys(failed or [row.runtime for row in ran])) or "no interpreter is installed"
     basis = f"; {MADE_UP}" if any(row.on == ORDINARY for row in ran) else ""
     console.print(Text.assemble((word, style), f"  {file} ({where})", (basis, "yellow")))
-    if found == "not_proven" and ran:
-        console.print(_plain(f"  {_ONLY_DATA}"))
     show_agreement(console, rows)
 
 
