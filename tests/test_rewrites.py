@@ -10,7 +10,7 @@ import sqp_tflite
 from sqp_tflite.source import rewrites
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import plan
-from sqp_tflite.source.rewrites import rewritten
+from sqp_tflite.source.rewrites import ALWAYS, INTEGERS, MICRO, WIDE, rewritten
 from sqp_tflite.source.trace import trace
 
 
@@ -52,10 +52,25 @@ KINDS = {
     "a vector of unit length": ((6,), L.UnitNormalization(), ""),
 }
 INTEGER = {
+    "min of a sequence": ((6, 3), lambda x: keras.ops.min(x, axis=1), "Min"),
     "max of images": ((6, 5, 3), L.GlobalMaxPooling2D(), "Max"),
     "max of a sequence": ((6, 3), L.GlobalMaxPooling1D(), "Max"),
     "max over channels": ((6, 5), lambda x: x - keras.ops.max(x, axis=-1, keepdims=True), "Max"),
     "a slope for each position": ((4, 4, 3), lambda x: L.PReLU("uniform")(L.Conv2D(3, 1)(x)), "Relu of Neg"),
+}
+
+
+MORE = {
+    "rows in int64": ((6, 4), lambda x: keras.ops.take(x, np.array([0, 2, -1]), axis=1), ""),
+    "a layer norm of int16": ((6, 4), L.LayerNormalization(), "SquaredDifference"),
+    "a variance of int16": ((6, 4), lambda x: keras.ops.var(x, axis=1), "Square"),
+    "a selection": ((6, 4), lambda x: keras.ops.where(x > 0, x, 0.1 * x), ""),
+}
+RULES = {
+    **dict.fromkeys(INTEGER, (ALWAYS, INTEGERS)),
+    "a layer norm of int16": (ALWAYS, WIDE),
+    "a variance of int16": (ALWAYS, WIDE),
+    "a selection": (ALWAYS, MICRO),
 }
 
 
@@ -89,12 +104,12 @@ def held(graph_def, output):
     return kinds
 
 
-@pytest.mark.parametrize("name", [*KINDS, *INTEGER])
+@pytest.mark.parametrize("name", [*KINDS, *INTEGER, *MORE])
 def test_the_rewritten_graph_gives_the_same_numbers(name):
-    shape, make, gone = {**KINDS, **INTEGER}[name]
+    shape, make, gone = {**KINDS, **INTEGER, **MORE}[name]
     traced = trace(plan(load(model_of(shape, make))))
     (output,) = traced.outputs
-    before, after = traced.graph_def, rewritten(traced.graph_def, name in INTEGER)
+    before, after = traced.graph_def, rewritten(traced.graph_def, *RULES.get(name, (ALWAYS,)))
     assert not gone or gone in held(before, output)
     assert gone not in held(after, output)
     # TensorFlow's own dilated depthwise convolution needs a GPU.
@@ -111,7 +126,7 @@ def test_the_rewritten_graph_gives_the_same_numbers(name):
 def test_what_needs_no_rule_stays_as_it_is():
     model = model_of((8, 8, 3), lambda x: L.Dense(2)(L.Flatten()(L.MaxPooling2D()(L.Conv2D(2, 3, padding="same")(x)))))
     traced = trace(plan(load(model)))
-    assert rewritten(traced.graph_def, integer=True) == traced.graph_def
+    assert rewritten(traced.graph_def, ALWAYS, INTEGERS, WIDE, MICRO) == traced.graph_def
 
 
 def test_the_source_of_a_repeated_element_is_exact_in_float32():
@@ -144,3 +159,15 @@ def test_depthwise_with_dilation_agrees():
 def test_an_image_is_enlarged_by_one_operator():
     exported = sqp_tflite.export(model_of(*KINDS["up-sampled image"][:2]))
     assert [row.op for row in exported.report.ops] == ["RESIZE_NEAREST_NEIGHBOR"]
+
+
+@pytest.mark.parametrize(
+    ("name", "quantize", "op"),
+    [("rows in int64", "float32", "GATHER"), ("a selection", "float32", "SELECT_V2"),
+     ("a layer norm of int16", "int16x8", "RSQRT")],
+)  # fmt: skip
+def test_what_the_target_lacks_is_written_with_what_it_has(name, quantize, op):
+    shape, make, _ = MORE[name]
+    data = np.float32(np.random.default_rng(0).normal(size=(32, *shape)))
+    report = sqp_tflite.export(model_of(shape, make), quantize=quantize, data=data).report
+    assert report.verdict == "ok" and op in {row.op for row in report.ops}

@@ -38,6 +38,18 @@ class Frozen:
         """Returns a constant's value, None for what is computed from the inputs."""
         return tf.get_static_value(tensor)
 
+    def reads_inputs(self, tensor: tf.Tensor) -> bool:
+        """Returns whether a tensor is computed from an input of the graph."""
+        waiting, seen = [tensor.op], set()
+        while waiting:
+            op = waiting.pop()
+            if op.type == "Placeholder":
+                return True
+            if op.name not in seen:
+                seen.add(op.name)
+                waiting += [one.op for one in op.inputs]
+        return False
+
     def node(self, name: str) -> Any:
         """Returns the NodeDef with this name."""
         return self._nodes[name]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,13 @@ import numpy as np
 from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
+from sqp_tflite.source import operator_rules
 from sqp_tflite.source.frozen import Frozen
 from sqp_tflite.source.rsqrt import with_rsqrt
 from sqp_tflite.source.trace import Traced
 from sqp_tflite.source.trained_form import in_export_form, passed_through
+
+Rules = Mapping[str, Callable[[Frozen, Any], None]]
 
 MOST_REPEATS = 16
 """RESIZE_NEAREST_NEIGHBOR finds an element's source in float32; up to here and half a million elements that is exact.
@@ -44,7 +48,7 @@ def on_device(traced: Traced, wanted: Combination) -> Traced:
     names = [spec.name for spec in traced.inputs]
     floats = [s.name for s in traced.inputs if s.dtype not in _AS_GIVEN and (wanted.integer or s.dtype not in castable)]
     graph_def, changed = in_float32(traced.graph_def, floats) if floats else (traced.graph_def, ())
-    graph_def = rewritten(graph_def, wanted.integer)
+    graph_def = rewritten(graph_def, *_rules(wanted))
     if wanted.integer and wanted.lowering == "integer":
         graph_def = with_rsqrt(graph_def)
     cast = tuple((names.index(name), traced.inputs[names.index(name)].dtype) for name in changed)
@@ -72,20 +76,26 @@ def in_float32(graph_def: bytes, names: Sequence[str]) -> tuple[bytes, tuple[str
     return graph.serialized(), tuple(changed)
 
 
-def rewritten(graph_def: bytes, integer: bool) -> bytes:
+def rewritten(graph_def: bytes, *rules: Rules) -> bytes:
     """Returns the frozen graph with every rule applied.
 
     Args:
         graph_def: A serialized GraphDef with static shapes and without functions.
-        integer: Whether it becomes an integer model: some operators have no integer form in the quantiser.
+        *rules: Some of `ALWAYS`, `INTEGERS`, `WIDE` and `MICRO`, which are applied one after the other.
     """
     graph = Frozen(graph_def)
-    for rules in _PASSES if integer else _PASSES[:1]:
+    for some in rules:
         for op in graph.operations():
-            rule = rules.get(op.type)
+            rule = some.get(op.type)
             if rule is not None:
                 rule(graph, op)
     return graph.serialized()
+
+
+def _rules(wanted: Combination) -> list[Rules]:
+    micro = "SELECT" not in kernels(wanted.target) and not wanted.integer
+    when = ((True, ALWAYS), (wanted.integer, INTEGERS), (wanted.quantize == "int16x8", WIDE), (micro, MICRO))
+    return [rules for needed, rules in when if needed]
 
 
 def _dilated(graph: Frozen, op: Any) -> None:
@@ -238,98 +248,30 @@ def _split(graph: Frozen, op: Any) -> None:
     graph.replace_outputs(op, made)
 
 
-def _bias_of_channels_first(graph: Frozen, op: Any) -> None:
-    """Keras adds a tensor of one dimension as a bias, also along the second axis, which the converter takes wrongly."""
-    rank = op.inputs[0].shape.rank
-    if op.get_attr("data_format") != b"NCHW" or rank is None:
-        return
-    size = op.inputs[1].shape.as_list()[0]
-    bias = graph.reshaped(op, graph.name_of(op.inputs[1]), (size, *[1] * (rank - 2)))
-    graph.replace(op, "AddV2", [graph.name_of(op.inputs[0]), bias])
-
-
-def _bounded_root(graph: Frozen, op: Any) -> None:
-    """min(1/sqrt(s), c) needs no s below 1/c**2: at s = 0 not every interpreter's 1/sqrt is infinite.
-
-    The minimum stays: without it the converter would recognise L2_NORMALIZATION, which rounds in another way.
-    """
-    roots = [place for place in (0, 1) if op.inputs[place].op.type == "Rsqrt"]
-    most = graph.value(op.inputs[1 - roots[0]]) if len(roots) == 1 else None
-    if most is None or most.size != 1 or op.inputs[0].dtype.name != "float32" or not 0 < float(most.item()) < 1e18:
-        return
-    root = op.inputs[roots[0]].op
-    least = graph.constant(op.name, np.float32(1 / float(most.item()) ** 2))
-    above = graph.add("Maximum", op.name, [graph.name_of(root.inputs[0]), least], like=op)
-    finite = graph.add("Rsqrt", op.name, [above], like=op)
-    graph.replace(op, "Minimum", [finite, graph.name_of(op.inputs[1 - roots[0]])])
-
-
-def _minimum_over(graph: Frozen, op: Any) -> None:
-    """The smallest of some numbers is the largest of the same with the other sign."""
-    turned = graph.add("Neg", op.name, [graph.name_of(op.inputs[0])], like=op)
-    largest = _pooled(graph, op, turned)
-    if largest:
-        graph.replace(op, "Neg", [largest])
-
-
-def _maximum_over(graph: Frozen, op: Any) -> None:
-    """REDUCE_MAX over neighbouring axes is a MAX_POOL_2D over the whole of them."""
-    largest = _pooled(graph, op, graph.name_of(op.inputs[0]))
-    if largest:
-        graph.replace(op, "Identity", [largest])
-
-
-def _pooled(graph: Frozen, op: Any, source: str) -> str:
-    """Returns the largest over the axes of a reduction, "" where they are not known or apart."""
-    axes, shape = graph.value(op.inputs[1]), op.inputs[0].shape
-    if axes is None or not shape.is_fully_defined() or op.inputs[0].dtype.name != "float32":
-        return ""
-    sizes = shape.as_list()
-    places = sorted({int(axis) % len(sizes) for axis in np.ravel(axes)})
-    if not places or places != list(range(places[0], places[-1] + 1)):
-        return ""
-    parts = sizes[: places[0]], sizes[places[0] : places[-1] + 1], sizes[places[-1] + 1 :]
-    outer, reduced, inner = (math.prod(part) for part in parts)
-    image = graph.reshaped(op, source, (1, outer, reduced, inner))
-    pooled = graph.add("MaxPool", op.name, [image], like=op)
-    attributes = graph.node(pooled).attr
-    attributes["ksize"].list.i[:], attributes["strides"].list.i[:] = [1, 1, reduced, 1], [1, 1, reduced, 1]
-    attributes["padding"].s, attributes["data_format"].s = b"VALID", b"NHWC"
-    return graph.reshaped(op, pooled, op.outputs[0].shape.as_list())
-
-
-def _leak(graph: Frozen, op: Any) -> None:
-    """relu(x) - a*relu(-x), with a slope for each position, is relu(x) + a*(x - relu(x)): no PRELU is recognised."""
-    for plus, product in ((0, 1), (1, 0)):
-        positive, scaled = op.inputs[plus].op, op.inputs[product].op
-        if positive.type != "Relu" or scaled.type != "Mul":
-            continue
-        for slope, negative in ((0, 1), (1, 0)):
-            relu = scaled.inputs[negative].op
-            turned = relu.inputs[0].op if relu.type == "Relu" else None
-            if turned is None or turned.type != "Neg" or turned.inputs[0].name != positive.inputs[0].name:
-                continue
-            x = graph.name_of(positive.inputs[0])
-            below = graph.add("Sub", op.name, [x, graph.name_of(op.inputs[plus])], like=op)
-            slopes = graph.add("Neg", op.name, [graph.name_of(scaled.inputs[slope])], like=op)
-            leaked = graph.add("Mul", op.name, [below, slopes], like=op)
-            graph.replace(op, "AddV2", [graph.name_of(op.inputs[plus]), leaked])
-            return
-
-
-Rule = Callable[[Frozen, Any], None]
-
-_PASSES: tuple[dict[str, Rule], ...] = (
+ALWAYS: Rules = MappingProxyType(
     {
         "BatchToSpaceND": _dilated,
         "Reshape": _enlarged,
         "Tile": _tile,
         "SplitV": _split,
-        "BiasAdd": _bias_of_channels_first,
-        "Minimum": _bounded_root,
+        "BiasAdd": operator_rules.bias_of_channels_first,
+        "Minimum": operator_rules.bounded_root,
+        "GatherV2": operator_rules.rows,
         "AddV2": in_export_form,
         "IdentityN": passed_through,
-    },
-    {"Max": _maximum_over, "Min": _minimum_over, "AddV2": _leak},
+    }
 )
-"""By the operation that a rule begins at: what is done always, and what an integer model needs besides."""
+"""By the operation that a rule begins at: what is done always."""
+
+INTEGERS: Rules = MappingProxyType(
+    {"Max": operator_rules.maximum_over, "Min": operator_rules.minimum_over, "AddV2": operator_rules.leak}
+)
+"""What an integer model needs besides: some operators have no integer form in the quantiser."""
+
+WIDE: Rules = MappingProxyType(
+    {"SquaredDifference": operator_rules.squared_difference, "Square": operator_rules.square_of_difference}
+)
+"""What a model of int16 needs besides."""
+
+MICRO: Rules = MappingProxyType({"SelectV2": operator_rules.selected})
+"""What a float model needs on a target without SELECT. In integers a selection is a table."""
