@@ -222,6 +222,14 @@ def place_of(tensor: Any) -> int:
     return int(getattr(HISTORY.of(tensor), "tensor_index", 0))
 
 
+def input_of(tensor: Any) -> Any:
+    """Returns the symbolic tensor that the call which made this one reads first, None if it is not known."""
+    number, calls = getattr(HISTORY.of(tensor), "node_index", None), calls_of(maker_of(tensor))
+    if number is None or calls is None or not 0 <= number < len(calls) or not calls[number].input_tensors:
+        return None
+    return calls[number].input_tensors[0]
+
+
 def readers_of(tensor: Any) -> list[Any]:
     """Returns the nodes that read a symbolic tensor, as far as they are known."""
     nodes = OUTBOUND_NODES.of(maker_of(tensor), [])

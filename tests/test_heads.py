@@ -19,6 +19,21 @@ HEADS = {
         "largest value is the class (argmax)",
     ),
     "operation": (lambda: functional(lambda i: keras.ops.softmax(layers.Dense(3)(i))), "softmax", "argmax"),
+    "through a Reshape": (
+        lambda: sequential(layers.Dense(6, "sigmoid", name="out"), layers.Dropout(0.1), layers.Reshape((2, 3))),
+        "sigmoid",
+        "above 0",
+    ),
+    "through a Flatten": (
+        lambda: functional(lambda i: layers.Flatten()(layers.Conv2D(2, 1, activation="sigmoid")(i)), (4, 4, 2)),
+        "sigmoid",
+        "above 0",
+    ),
+    "rows that stay": (
+        lambda: functional(lambda i: layers.Reshape((16, 3))(layers.Conv2D(3, 1, activation="softmax")(i)), (4, 4, 2)),
+        "softmax",
+        "largest value in each of 16 cells",
+    ),
     "nested": (
         lambda: functional(lambda i: sequential(layers.Dense(3, "sigmoid", name="out"))(i)),
         "sigmoid",
@@ -61,10 +76,12 @@ def test_a_softmax_per_cell_is_read_per_cell():
     [
         lambda i: layers.Softmax()(layers.Dense(8)(i), mask=i > 0),
         lambda i: layers.Softmax(axis=1)(layers.Reshape((2, 4))(i)),
+        lambda i: layers.Flatten()(layers.Softmax()(layers.Reshape((2, 4))(i))),
+        lambda i: [layers.Reshape((1, 3))(p := layers.Dense(3, "sigmoid")(i)), layers.Dense(1)(p)],
         lambda i: layers.Dense(3, "relu")(i),
         lambda i: [(p := layers.Dense(3, "softmax")(i)), layers.Dense(1)(p)],
     ],
-    ids=["a mask", "other axis", "no head", "used again"],
+    ids=["a mask", "other axis", "joined rows", "used beside a Reshape", "no head", "used again"],
 )
 def test_other_heads_stay(build):
     model = functional(build)

@@ -93,6 +93,13 @@ INT8 = {"quantize": "int8"}
 MEL = {"fft_length": 64, "sequence_stride": 32, "num_mel_bins": 4, "sampling_rate": 8000, "name": "mel"}
 
 
+class Choosing(L.Layer):
+    """A layer of the user's that selects."""
+
+    def call(self, x):
+        return keras.ops.where(x > 0, x, x * 2)
+
+
 def softmax(units: int = 5) -> keras.Model:
     return model(L.Dense(units, activation="softmax", name="head"))
 
@@ -204,6 +211,12 @@ CASES = {
         "compute them before the model",
         lambda: model(L.Flatten(), L.Dense(2), shape=(4, 9)),
     ),
+    "bins": Case(
+        lambda: model(L.Discretization([0.0, 1.0], name="bins"), L.Dense(2)),
+        "bins",
+        "compute them before the model",
+        lambda: model(L.Dense(2)),
+    ),
     "a masking layer": Case(
         lambda: model(L.Masking(name="gaps"), L.Dense(2), shape=(3, 4)),
         "gaps",
@@ -220,10 +233,13 @@ CASES = {
         solution='lowering="algebraic"',
     ),
     "a selection": Case(
-        lambda: keras.Model(x := keras.Input((4,)), keras.ops.where(x > 0, x, x * 2)),
+        lambda: model(Choosing(name="where")),
         "where",
-        "Use `--target litert`",
-        then={"target": "litert"},
+        "Use `--lowering table`, which writes a function of one tensor as a table",
+        options=INT8,
+        then={"lowering": "table"},
+        data=data(),
+        solution='lowering="table"',
     ),
     "rows in int16": Case(
         lambda: embedded("int32"),
@@ -254,6 +270,7 @@ DEAR = {
     "a rule for another activation",
     "an activation inside a wrapper",
     "features of sound",
+    "bins",
     "rows in int16",
     "a selection",
     "a logarithm of the user's",

@@ -44,9 +44,15 @@ _ROOTS = ("SQRT", "RSQRT")
 _UNARY = EXP_AND_LOG | frozenset("SQRT RSQRT ABS NEG SQUARE LEAKY_RELU HARD_SWISH RELU_N1_TO_1 RELU_0_TO_1".split())
 """Operators of one tensor: a table of 256 codes can take their place."""
 
+_CHOOSING = frozenset("SELECT SELECT_V2 GREATER GREATER_EQUAL LESS LESS_EQUAL EQUAL NOT_EQUAL".split())
+"""Operators that a table can take the place of where all that they choose from is computed from one tensor."""
+
 _PREPARING = MappingProxyType(
     dict.fromkeys(
-        ("MelSpectrogram", "STFTSpectrogram", "TextVectorization", "StringLookup", "IntegerLookup", "Hashing"),
+        (
+            "MelSpectrogram STFTSpectrogram STFT RFFT FFT TextVectorization StringLookup IntegerLookup Hashing "
+            "Discretization"
+        ).split(),
         "computes features: compute them before the model, on the device by your firmware, and export the layers "
         "behind it.",
     )
@@ -135,8 +141,11 @@ class _Judge:
             return Remedy(finding, {"quantize": "float32"} if finding.dtype == "float16" else None)
         if self._now.model is None:
             return self._without_model(finding)
-        for way in (self._input, self._mask, self._layer, self._head, self._left, self._activation, self._own,
-                    self._root, self._wide, self._only_table, self._elsewhere, self._outside, self._float):  # fmt: skip
+        ways = (
+            (self._input, self._mask, self._layer, self._head, self._left, self._activation, self._own)
+            + (self._root, self._wide, self._only_table, self._choosing, self._elsewhere, self._outside, self._float)
+        )  # fmt: skip
+        for way in ways:
             found = way(finding)
             if found is not None:
                 return found
@@ -278,6 +287,13 @@ class _Judge:
         if self._now.wanted.quantize != "int16x8" or "int8" not in kernels(self._now.wanted.target).get(finding.op, ()):
             return None
         return Remedy(_with(finding, "Use `--quantize int8`, or float32."), {"quantize": "int8"})
+
+    def _choosing(self, finding: Finding) -> Remedy | None:
+        wanted = self._now.wanted
+        if finding.op not in _CHOOSING or wanted.quantize != "int8" or wanted.lowering == "table":
+            return None
+        text = "Use `--lowering table`, which writes a function of one tensor as a table, or float32."
+        return Remedy(_with(finding, text), {"lowering": "table"})
 
     def _elsewhere(self, finding: Finding) -> Remedy | None:
         """Another target, where one has the operator."""
