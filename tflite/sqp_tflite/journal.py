@@ -178,7 +178,7 @@ class Journal:
         if changed and planned:
             notes += planned.notes + changed.notes + own_code.notes(planned.loaded.model)
         if traced and graph:
-            notes += unroll.notes(dict(traced.steps), graph, traced.layers) + _cast_notes(traced, graph)
+            notes += unroll.notes(dict(traced.steps), graph, traced.layers) + _cast_notes(traced, graph) + traced.notes
         notes += reduced.notes if reduced else ()
         notes += release_notes(graph, self.options.wanted.target, self._stand_in()) if graph else ()
         notes += measured.arena.notes if measured and measured.arena else ()

@@ -38,6 +38,11 @@ class Frozen:
         """Returns a constant's value, None for what is computed from the inputs."""
         return tf.get_static_value(tensor)
 
+    def computed(self, tensor: tf.Tensor) -> NDArray[Any]:
+        """Returns the value of a tensor that no input decides; see `reads_inputs`."""
+        with tf.compat.v1.Session(graph=self._graph) as session:
+            return np.asarray(session.run(tensor))
+
     def reads_inputs(self, tensor: tf.Tensor) -> bool:
         """Returns whether a tensor is computed from an input of the graph."""
         waiting, seen = [tensor.op], set()

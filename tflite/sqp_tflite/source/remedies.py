@@ -142,9 +142,9 @@ class _Judge:
         if self._now.model is None:
             return self._without_model(finding)
         ways = (
-            (self._input, self._mask, self._layer, self._head, self._left, self._activation, self._own)
-            + (self._root, self._wide, self._only_table, self._choosing, self._elsewhere, self._outside, self._float)
-        )  # fmt: skip
+            *(self._input, self._mask, self._layer, self._head, self._left, self._activation, self._own, self._root),
+            *(self._wide, self._only_table, self._choosing, self._elsewhere, self._outside, self._float),
+        )
         for way in ways:
             found = way(finding)
             if found is not None:

@@ -20,6 +20,7 @@ from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
 from sqp_tflite.source import operator_rules
 from sqp_tflite.source.frozen import Frozen
+from sqp_tflite.source.norms import folded
 from sqp_tflite.source.rsqrt import with_rsqrt
 from sqp_tflite.source.trace import Traced
 from sqp_tflite.source.trained_form import in_export_form, passed_through
@@ -48,12 +49,13 @@ def on_device(traced: Traced, wanted: Combination) -> Traced:
     names = [spec.name for spec in traced.inputs]
     floats = [s.name for s in traced.inputs if s.dtype not in _AS_GIVEN and (wanted.integer or s.dtype not in castable)]
     graph_def, changed = in_float32(traced.graph_def, floats) if floats else (traced.graph_def, ())
+    graph_def, notes = folded(graph_def, wanted.integer, traced.layers.of)
     graph_def = rewritten(graph_def, *_rules(wanted))
     if wanted.integer and wanted.lowering == "integer":
         graph_def = with_rsqrt(graph_def)
     cast = tuple((names.index(name), traced.inputs[names.index(name)].dtype) for name in changed)
     forms = tuple(dict.fromkeys((*traced.forms, *Frozen(graph_def).made_in(in_scope, traced.outputs))))
-    return dataclasses.replace(traced, graph_def=graph_def, cast=cast, forms=forms)
+    return dataclasses.replace(traced, graph_def=graph_def, cast=cast, forms=forms, notes=notes)
 
 
 def in_float32(graph_def: bytes, names: Sequence[str]) -> tuple[bytes, tuple[str, ...]]:

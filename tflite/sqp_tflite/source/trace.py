@@ -47,6 +47,7 @@ class Traced:
         forms: The outputs that an activation's form makes, which their names do not tell.
         states: The outputs that go back in as inputs.
         cast: Pairs (place of an input, its type in the model) where the graph takes float32 instead.
+        notes: What its operations cost, in sentences.
     """
 
     graph_def: bytes
@@ -57,6 +58,7 @@ class Traced:
     forms: tuple[str, ...] = ()
     states: tuple[StatePair, ...] = ()
     cast: tuple[tuple[int, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
