@@ -49,7 +49,7 @@ FORMS = {
         LINES
         | dict.fromkeys(("squareplus", "learnt", "floor"), SQUAREPLUS)
         | {"leaky_relu": "LEAKY_RELU", "slope": "LEAKY_RELU", "hard_silu": "HARD_SWISH", "prelu": "PRELU"}
-        | {"above": "GREATER SELECT_V2", "softplus": "refused: EXP, LOG", "half": "refused: ELU, SELECT"}
+        | {"above": "GREATER SELECT_V2", "softplus": "refused: EXP, LOG", "half": "refused: ELU"}
         | {"celu": "refused: EXP", "tanh": "refused: TANH", "gelu": "refused: GELU"},
     ),
     ("int8", "algebraic"): (

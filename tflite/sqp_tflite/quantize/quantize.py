@@ -15,6 +15,7 @@ from sqp_tflite.flatbuffer.float_ends import add_float_ends
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Subgraph, Tensor
 from sqp_tflite.flatbuffer.integer_ends import settle_ends
 from sqp_tflite.flatbuffer.op_versions import versioned
+from sqp_tflite.flatbuffer.pooling import pool_first
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import Table, lower, verify
 from sqp_tflite.layer_names import INNER, LayerNames
@@ -93,6 +94,9 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
     editor = Editor(quantized.content)
     tables = _put_tables(editor, quantized.islands, samples, worker)
+    if tables:
+        editor = Editor(editor.bytes())
+        pool_first(editor)
     if quantized.integer_ends:
         spans = [_span(ranges, main.tensors[index]) for index in (*main.inputs, *main.outputs)]
         settle_ends(editor, INTEGER_IO[request.quantize], spans, dict(request.states))
