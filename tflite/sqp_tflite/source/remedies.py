@@ -47,16 +47,12 @@ _UNARY = EXP_AND_LOG | frozenset("SQRT RSQRT ABS NEG SQUARE LEAKY_RELU HARD_SWIS
 _CHOOSING = frozenset("SELECT SELECT_V2 GREATER GREATER_EQUAL LESS LESS_EQUAL EQUAL NOT_EQUAL".split())
 """Operators that a table can take the place of where all that they choose from is computed from one tensor."""
 
-_PREPARING = MappingProxyType(
-    dict.fromkeys(
-        (
-            "MelSpectrogram STFTSpectrogram STFT RFFT FFT TextVectorization StringLookup IntegerLookup Hashing "
-            "Discretization"
-        ).split(),
-        "computes features: compute them before the model, on the device by your firmware, and export the layers "
-        "behind it.",
-    )
+_PREPARING = frozenset(
+    "MelSpectrogram STFTSpectrogram STFT RFFT FFT TextVectorization StringLookup IntegerLookup Hashing "
+    "Discretization".split()
 )
+"""Layers and operations that compute features."""
+
 _ODD_INPUTS = MappingProxyType({"uint8": "int32", "int64": "int32", "uint16": "int32", "uint32": "int32",
                                 "float16": "float32", "bfloat16": "float32"})  # fmt: skip
 """Types of inputs for which the interpreters lack operators, and those to take instead."""
@@ -204,7 +200,8 @@ class _Judge:
         prepares = next((kind for kind in kinds if kind in _PREPARING), None)
         if prepares:
             rule = f"{prepares} needs operators that no target has, such as {finding.op}."
-            text = f"`{finding.layer}` {_PREPARING[prepares]}"
+            text = f"`{finding.layer}` computes features: compute them before the model, in your firmware, and export "
+            text += "the layers behind it."
             return Remedy(dataclasses.replace(finding, op="", dtype="", rule=rule, remedy=text))
         way = own_code.attention(layer) if finding.op in _ATTENTION_OPS else ""
         return Remedy(_with(finding, way)) if way else None
@@ -325,18 +322,18 @@ class _Judge:
             return None
         if finding.layer in self._in_float:
             return self._float(finding)
-        text = f"Use {table}, which writes it as a table, or float32."
-        return Remedy(_with(finding, text), self._as_table(finding.op))
+        return Remedy(
+            _with(finding, f"Use {table}, which writes it as a table, or float32."), self._as_table(finding.op)
+        )
 
     def _as_table(self, op: str) -> Changes | None:
         return {"lowering": "table"} if self._table(op) and self._now.wanted.quantize == "int8" else None
 
     def _float(self, finding: Finding) -> Remedy | None:
         """What has no integer form, nor a table."""
-        if not self._now.wanted.integer or finding.kind is not Kind.DTYPE:
-            return None
         text = "Use `--quantize float32`, or write the layer with other operations."
-        return Remedy(_with(finding, text), {"quantize": "float32"})
+        use = self._now.wanted.integer and finding.kind is Kind.DTYPE
+        return Remedy(_with(finding, text), {"quantize": "float32"}) if use else None
 
     def _outside(self, finding: Finding) -> Remedy | None:
         """What no option and no target has."""
