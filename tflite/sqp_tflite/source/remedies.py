@@ -47,10 +47,8 @@ _UNARY = EXP_AND_LOG | frozenset("SQRT RSQRT ABS NEG SQUARE LEAKY_RELU HARD_SWIS
 _CHOOSING = frozenset("SELECT SELECT_V2 GREATER GREATER_EQUAL LESS LESS_EQUAL EQUAL NOT_EQUAL".split())
 """Operators that a table can take the place of where all that they choose from is computed from one tensor."""
 
-_PREPARING = frozenset(
-    "MelSpectrogram STFTSpectrogram STFT RFFT FFT TextVectorization StringLookup IntegerLookup Hashing "
-    "Discretization".split()
-)
+_PREPARING = ("MelSpectrogram", "STFTSpectrogram", "STFT", "RFFT", "FFT", "TextVectorization", "StringLookup",
+              "IntegerLookup", "Hashing", "Discretization")  # fmt: skip
 """Layers and operations that compute features."""
 
 _ODD_INPUTS = MappingProxyType({"uint8": "int32", "int64": "int32", "uint16": "int32", "uint32": "int32",
