@@ -94,7 +94,7 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
     editor = Editor(quantized.content)
     tables = _put_tables(editor, quantized.islands, samples, worker)
-    if tables:
+    if tables and any(op.name == "MAX_POOL_2D" for op in main.ops):
         editor = Editor(editor.bytes())
         pool_first(editor)
     if quantized.integer_ends:
