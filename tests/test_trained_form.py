@@ -9,7 +9,7 @@ import sqp_keras
 import sqp_tflite
 from sqp_keras.activation import formulas
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.source.rewrites import rewritten
+from sqp_tflite.source.rewrites import ALWAYS, rewritten
 
 L = keras.layers
 
@@ -67,7 +67,7 @@ def graph_of(value):
 
     concrete = tf.function(traced, autograph=False).get_concrete_function(tf.TensorSpec((1, 5), name="x"))
     before = concrete.graph.as_graph_def().SerializeToString()
-    after = tf.compat.v1.GraphDef.FromString(rewritten(before, integer=False))
+    after = tf.compat.v1.GraphDef.FromString(rewritten(before, ALWAYS))
     nodes = {node.name: node for node in after.node}
     needed, waiting = [], [concrete.outputs[0].op.name]
     while waiting:
