@@ -169,9 +169,9 @@ def test_a_class_without_a_module_is_named_as_what_to_import(whole, tmp_path):
 @pytest.mark.parametrize(
     ("module", "registered", "words"),
     [
-        (None, "theirs>Mine", "`theirs>Mine` in `odd`. One of these: import what defines it: --import MODULE;"),
-        (None, "Custom>Mine", "`Custom>Mine` in `odd`. One of these: import what defines it: --import MODULE;"),
-        ("__main__", "Mine", "--import MODULE:Mine;"),
+        (None, "theirs>Mine", "`theirs>Mine` in `odd`. One of these: import what defines it: --import MODULE."),
+        (None, "Custom>Mine", "`Custom>Mine` in `odd`. One of these: import what defines it: --import MODULE."),
+        ("__main__", "Mine", "--import MODULE:Mine."),
         ("theirs.layers", None, "--import theirs.layers; let the file import what it names: --trust-code."),
     ],
 )
