@@ -307,14 +307,17 @@ def tables(rows: list[Row]) -> str:
     found = {(row.model, row.form): row for row in rows}
     forms = labels()
     titles = {name: _title(name) for name in names()}
+    measured_ones = [name for name in names() if any((name, form) in found for form in forms)]
     lines = [f"| model | {' | '.join(forms)} | {STOCK} |", "|---|" + "---|" * (len(forms) + 1)]
-    for name in names():
+    for name in measured_ones:
         cells = [found[name, form].cell() if (name, form) in found else "" for form in [*forms, STOCK]]
         lines.append(f"| {titles[name]} | {' | '.join(cells)} |")
     lines += ["", f"| model | {' | '.join(forms)} |", "|---|" + "---|" * len(forms)]
-    for name in names():
+    for name in measured_ones:
         cells = [_needs(found.get((name, form))) for form in forms]
         lines.append(f"| {titles[name]} | {' | '.join(cells)} |")
+    missing = [titles[name] for name in names() if name not in measured_ones]
+    lines += ["", f"Not measured yet: {', '.join(missing)}."] if missing else []
     return "\n".join(lines)
 
 
@@ -353,7 +356,7 @@ def main(arguments: list[str] | None = None) -> int:
             if options.rows:
                 with open(options.rows, "a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(row)) + "\n")
-    if {row.model for row in rows} >= set(names()) and PAGE.exists():
+    if options.rows:
         before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n{tables(rows)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
     return 0 if all(row.result == "ok" for row in rows if row.form != STOCK) else 1
