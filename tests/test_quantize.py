@@ -10,7 +10,7 @@ import pytest
 import models
 import sqp_keras
 import written
-from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
+from sqp_tflite.errors import BadInputError, CrashedError, ExportError, ParityError, RefusedError
 from sqp_tflite.flatbuffer import edit
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES
 from sqp_tflite.flatbuffer.read import read
@@ -21,6 +21,7 @@ from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.quantize import hidden_floats, quantize
 from sqp_tflite.quantize.recipe import Request
 from sqp_tflite.source.samples import Samples
+from sqp_tflite.worker import ChildError, Worker
 from tools import zoo
 
 L = keras.layers
@@ -280,3 +281,23 @@ def test_the_codes_of_numbers_far_from_zero_reach_to_zero(sign):
     # One step of room: the zero point is rounded to a code.
     assert low <= min(outputs.min(), 0) + row.scale and high >= max(outputs.max(), 0) - row.scale
     assert {line.status for line in report.agreement if line.runtime == "tflm"} == {"ok"}
+
+
+def test_a_file_that_litert_does_not_run_has_no_error_per_layer(monkeypatch):
+    """The comparison says later which interpreter refuses it, and the target may run it all the same."""
+    stock = Worker.call
+
+    def call(worker, function, *arguments, **named):
+        if function.endswith("layer_errors_here"):
+            raise ChildError(kind, "add.cc:228 data->input1_shift <= 0 was not true.")
+        return stock(worker, function, *arguments, **named)
+
+    monkeypatch.setattr(Worker, "call", call)
+    model, kind = models.dense(), "RuntimeError"
+    given = {"data": zoo.samples(model, 32), "quantize": "int8"}
+    report = export(model, **given).report
+    assert report.verdict == "ok" and not report.layer_errors
+    assert any("does not run the file" in note for note in report.notes)
+    kind = "KeyError"
+    with pytest.raises(CrashedError, match="could not be made"):
+        export(model, **given)

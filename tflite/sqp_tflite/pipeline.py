@@ -288,7 +288,8 @@ def _require_parity(compared: Compared, options: ExportOptions, given: Given, ch
     bad += [row for row in compared.rows if row.status == "differs" and row.runtime != runtime]
     if not bad:
         return
-    listed = "".join(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad)
+    # Against both models it is often the same.
+    listed = "".join(dict.fromkeys(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad))
     remedy = ""
     if changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
         remedy = "\nThe file is what was written; the exchange of activations is what changed the outputs. " + (

@@ -36,6 +36,9 @@ _TABLE_SAMPLES = 8
 _OTHER_WAY = "Write the layer with other operations, or export it in float32."
 
 
+_NOT_ON_LITERT = "LiteRT, which measures the error of each layer, does not run the file: there is none in the report."
+
+
 @dataclass(frozen=True, slots=True)
 class Reduced:
     """The file in its number type.
@@ -112,7 +115,12 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
     errors = ()
     if not findings:
         wanted = layer_errors.pairs(main, after.main, layers)
-        errors = worker.call("sqp_tflite.run.layer_errors:layer_errors_here", named, ended, samples.inputs, wanted)
+        try:
+            errors = worker.call("sqp_tflite.run.layer_errors:layer_errors_here", named, ended, samples.inputs, wanted)
+        except ChildError as error:
+            if error.kind != "RuntimeError":  # What the interpreter raises.
+                raise
+            notes += (_NOT_ON_LITERT,)
     return Reduced(ended, findings, notes + _table_notes(tables, layers), errors)
 
 
