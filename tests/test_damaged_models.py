@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -299,3 +300,14 @@ def test_a_name_that_is_no_text_is_one_line(whole, tmp_path, key, value):
         load(path)
     except sqp_tflite.BadInputError as error:
         assert "\n" not in str(error) and len(str(error)) < 600
+
+
+def test_what_keras_unpacked_of_a_refused_file_is_removed(whole, tmp_path, monkeypatch):
+    path = archive(whole, tmp_path / "m.keras")
+    with zipfile.ZipFile(path, "a") as odd:
+        odd.writestr(f"assets/{'x' * 300}", b"")
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    assert "too long" in refusal(path)
+    assert not list(folder.iterdir())

@@ -103,6 +103,13 @@ USED: dict[str, Private] = {
         "look up the rows of an Embedding with GATHER only",
         "Embeddings hold SELECT, which TensorFlow Lite Micro does not have.",
     ),
+    "temporary": Private(
+        "keras",
+        "keras.src.saving.saving_lib",
+        "get_temp_dir",
+        "remove what Keras has unpacked of a file that it then refuses",
+        "A file that Keras refuses may leave an empty folder among the temporary files.",
+    ),
     "freeze": Private(
         "tensorflow",
         "tensorflow.python.framework.convert_to_constants",

@@ -24,6 +24,7 @@ from sqp_tflite.source.custom_objects import Explained, custom_objects, in_scope
 from sqp_tflite.source.file_code import refuse_code
 from sqp_tflite.source.keras2_changes import Changes
 from sqp_tflite.source.keras_errors import cause, out_of_memory, whole_tracebacks
+from sqp_tflite.source.temporary import nothing_left
 from sqp_tflite.wording import LONGEST_NAME, said, shortened
 
 _NAMESPACES = (
@@ -75,7 +76,7 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
     refuse_unknown(config, path, explained, objects)
     weights = declared.Weights(path, limit)
     try:
-        with in_scope(objects, config), whole_tracebacks(), hooks.weighing(weights.add):
+        with in_scope(objects, config), whole_tracebacks(), hooks.weighing(weights.add), nothing_left():
             if config != given:
                 model = keras2_file.opened(config, path, explained.trust)
             else:
