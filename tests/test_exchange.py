@@ -158,6 +158,15 @@ def test_a_smaller_max_error_takes_more_roots():
         sqp_tflite.export(model, replace="accurate", max_error=1e-6, dry_run=True)
 
 
+@pytest.mark.parametrize("activation", ["silu", "softmax"])
+def test_layers_whose_names_begin_with_an_underscore(activation):
+    """TensorFlow forbids it for the first scope of a graph, Keras does not."""
+    layers = [L.Dense(3, activation, name="_a"), L.Activation(activation, name="__s__"), L.Dense(2, name="_b")]
+    model = keras.Sequential([keras.Input((4,), name="x"), *layers])
+    report = sqp_tflite.export(model, replace="accurate").report
+    assert [row.layer for row in report.plan] == ["_a", "__s__"] and report.verdict == "ok"
+
+
 def narrowing(activation):
     """A stack whose values become smaller from layer to layer: a fixed error becomes a large share of them."""
     keras.utils.set_random_seed(0)

@@ -227,7 +227,12 @@ def _float_ops(site: Site, parameters: dict[str, Any]) -> tuple[str, ...] | None
 def _traced_ops(site: Site) -> tuple[str, ...]:
     """The operators of an activation made of roots, counted where they are written: in its own trace."""
     activation = sites.function_at(site) if site.attribute else site.owner
-    traced = tf.function(activation, autograph=False).get_concrete_function(tf.TensorSpec((1, 2, 2, 2, 8)))
+
+    def call(x: Any) -> Any:
+        with tf.name_scope("activation"):  # TensorFlow forbids that the first scope begins with "_", as a layer may.
+            return activation(x)
+
+    traced = tf.function(call, autograph=False).get_concrete_function(tf.TensorSpec((1, 2, 2, 2, 8)))
     return tuple(_TENSORFLOW_OPS[op.type] for op in traced.graph.get_operations() if op.type in _TENSORFLOW_OPS)
 
 
