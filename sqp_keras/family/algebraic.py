@@ -118,7 +118,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1, factors: Any = None) -> An
         x: Tensor, array or list of at least one axis.
         axis: The axis (or axes) along which the result sums to 1. Their sizes must be known.
         factors: 0 for a value that does not count and 1 for the others, a tensor that broadcasts to `x`; None if all
-            count. At least one counts.
+            count. Where none does, each gets the same share.
     """
     x = ops.convert_to_tensor(x)
     dtype = keras.backend.standardize_dtype(x.dtype)
@@ -140,7 +140,9 @@ def _normalised(x: Any, axis: int | tuple[int, ...], factors: Any) -> Any:
     # What does not count is made the least of all and not merely low: integers have one step for all values.
     above = x if factors is None else (x - ops.min(x, axis=axes, keepdims=True)) * factors
     power = _written(_fourth_power, above - ops.max(above, axis=axes, keepdims=True))
-    power = power if factors is None else power * factors
+    if factors is not None:
+        # Where nothing counts, as for a padded query, all values are equal: so does softmax of very low values.
+        power = power * factors + (1.0 - ops.max(factors, axis=axes, keepdims=True))
     # The mean instead of the sum: MEAN is the reduction that every runtime has.
     mean, size = ops.mean(power, axis=axes, keepdims=True), float(math.prod(sizes))
     return power * _written(lambda one: _reciprocal(one * size), mean)
