@@ -240,6 +240,7 @@ DAMAGES = {
     "index cut": lambda folder: half(folder / INDEX),
     "index empty": lambda folder: (folder / INDEX).write_bytes(b""),
     "index flipped": lambda folder: flip(folder / INDEX),
+    "index with bytes in front of its end": lambda folder: longer(folder / INDEX),
     "data cut": lambda folder: half(folder / DATA),
     "data empty": lambda folder: (folder / DATA).write_bytes(b""),
     "data flipped": lambda folder: flip(folder / DATA),
@@ -252,6 +253,12 @@ DAMAGES = {
 
 def half(path) -> None:
     os.truncate(path, path.stat().st_size // 2)
+
+
+def longer(path) -> None:
+    """The places that the end of the file names then lie behind the file's end for TensorFlow's reader."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-16] + b"\xff\x7f" * 512 + content[-16:])
 
 
 def flip(path) -> None:

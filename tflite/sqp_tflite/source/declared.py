@@ -92,7 +92,7 @@ def _stored(folder: Path) -> int:
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         shapes, kinds = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
+    except (tf.errors.OpError, ValueError, LookupError, RuntimeError, OSError) as error:
         raise BadInputError(
             f"The variables of `{folder}` cannot be read. Received: {said(error)}. They may have been cut short: copy "
             "or save the model again."
