@@ -73,10 +73,7 @@ def _one(
         return Judged(tuple(Agreement(runtime, "failed", str(error), ref.against, on=first) for ref in references))
     outputs = pairing.from_file(outputs) if pairing else outputs
     judged = [
-        # The labels are about the user's own model and samples.
-        judge(
-            runtime, _rows_of(outputs, rows), part, samples.labels if (part.against, part.on) == (GIVEN, DATA) else None
-        )
+        judge(runtime, _rows_of(outputs, rows), part, _labels(samples, part))
         for whole in references
         for rows, part in _sets(samples, whole)
     ]
