@@ -80,5 +80,5 @@ def bounded(specs: Sequence[InputSpec], tensors: Sequence[Tensor], scales: Mappi
         if ends is not None and np.issubdtype(np.dtype(spec.dtype), np.floating):
             middle, reach = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
             scale = found.get(spec.name, Scale(middle, reach / DEVIATIONS))
-            found[spec.name] = dataclasses.replace(scale, bounded=True, ends=ends)
+            found[spec.name] = dataclasses.replace(scale, ends=ends)
     return found

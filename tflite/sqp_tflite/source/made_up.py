@@ -34,15 +34,13 @@ class Scale:
         centre: Their middle; a number, or an array that broadcasts against the input's shape.
         width: Their standard deviation, or half of their range if they are spread evenly.
         even: Whether they are spread evenly, as pixels are; otherwise normally.
-        bounded: Whether nothing is outside of `ends`: codes hold no more.
-        ends: The smallest and the largest value, if it is bounded.
+        ends: The smallest and the largest value, where codes hold no more; None for no bounds.
     """
 
     centre: Any = 0.0
     width: Any = 1.0
     even: bool = False
-    bounded: bool = False
-    ends: tuple[float, float] = (0.0, 0.0)
+    ends: tuple[float, float] | None = None
 
 
 def made_up(
@@ -59,7 +57,7 @@ def made_up(
     """
     generator = np.random.default_rng(_SEED)
     given = scales or {}
-    free = any(_floating(spec) and not given.get(spec.name, Scale()).bounded for spec in specs)
+    free = any(_floating(spec) and given.get(spec.name, Scale()).ends is None for spec in specs)
     sets = (
         ((ORDINARY, COUNT - len(FACTORS) * FAR), *((name, FAR) for name in FACTORS)) if free else ((ORDINARY, COUNT),)
     )
@@ -87,7 +85,7 @@ def _values(
         values[first : first + count] *= FACTORS.get(name, 1.0)
         first += count
     values = np.asarray(scale.centre) + np.asarray(scale.width) * values
-    return (np.clip(values, *scale.ends) if scale.bounded else values).astype(spec.dtype)
+    return (values if scale.ends is None else np.clip(values, *scale.ends)).astype(spec.dtype)
 
 
 def _integers(spec: InputSpec, scale: Scale | None) -> tuple[int, int]:
