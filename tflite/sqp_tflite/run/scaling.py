@@ -14,7 +14,7 @@ from sqp_tflite.source.records import (
     RATIO,
     SHRINKS,
     SHRUNK,
-    axes_of,
+    axes_over,
     recorders,
     seen_by,
     spread_of,
@@ -75,8 +75,7 @@ def _recorded(layer: Any, seen: NDArray[Any]) -> str:
     mean, variance = statistics(layer)
     if mean is None or variance is None:
         return ""
-    axes = tuple(axis for axis in range(seen.ndim) if axis not in {at % seen.ndim for at in axes_of(layer)})
-    spread, centre = spread_of(seen, layer), seen.mean(axis=axes).ravel()
+    spread, centre = spread_of(seen, layer), seen.mean(axis=axes_over(seen, layer)).ravel()
     live = variance > LIVE * variance.max()
     if mean.shape != centre.shape or not live.any():
         return ""

@@ -81,7 +81,7 @@ def statistics(layer: Any) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
     return np.asarray(held[0], np.float64).ravel(), np.asarray(held[1], np.float64).ravel()
 
 
-def axes_of(layer: Any) -> tuple[int, ...]:
+def _axes_of(layer: Any) -> tuple[int, ...]:
     """Returns the axes along which a layer has statistics of their own."""
     axis = layer.axis
     return () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -144,7 +144,7 @@ def _scale(reader: Any, shape: tuple[int, ...]) -> Scale | None:
     deviation = np.sqrt(np.maximum(variance, 0.0))
     if mean.size == math.prod(shape):
         return Scale(mean.reshape(shape), deviation.reshape(shape))
-    if mean.size == shape[-1] and axes_of(reader) in ((-1,), (len(shape),)):
+    if mean.size == shape[-1] and _axes_of(reader) in ((-1,), (len(shape),)):
         return Scale(mean, deviation)
     # Channels elsewhere, or behind a layer that moves them: one number for all.
     return Scale(float(mean.mean()), float(np.sqrt(np.mean(deviation**2) + mean.var())))
@@ -179,5 +179,10 @@ def _width(loaded: Loaded, found: dict[str, Scale]) -> float:
 
 def spread_of(seen: NDArray[Any], layer: Any) -> NDArray[Any]:
     """Returns the standard deviation of what a layer receives, one number per channel."""
-    axes = tuple(axis for axis in range(seen.ndim) if axis not in {at % seen.ndim for at in axes_of(layer)})
-    return np.asarray(seen.std(axis=axes).ravel())
+    return np.asarray(seen.std(axis=axes_over(seen, layer)).ravel())
+
+
+def axes_over(seen: NDArray[Any], layer: Any) -> tuple[int, ...]:
+    """Returns the axes of what a layer receives that its statistics are taken over."""
+    own = {axis % seen.ndim for axis in _axes_of(layer)}
+    return tuple(axis for axis in range(seen.ndim) if axis not in own)
