@@ -75,7 +75,8 @@ def _take_away(owner: Any, name: str, placed: _Placed) -> None:
 
 
 @contextlib.contextmanager
-def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+def setting(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Gives a context variable a value while the block runs."""
     token = variable.set(value)
     try:
         yield
@@ -112,7 +113,7 @@ _CHANGE: ContextVar[Change | None] = ContextVar("sqp_tflite_change", default=Non
 @contextlib.contextmanager
 def changed(change: Change) -> Iterator[None]:
     """Changes what the operations of functional models, and whoever asks `changes`, make."""
-    with hooked(keras.Operation, "__call__", _operate), _set(_CHANGE, change):
+    with hooked(keras.Operation, "__call__", _operate), setting(_CHANGE, change):
         yield
 
 
@@ -136,7 +137,7 @@ def named_by_path(scopes: Mapping[int, str]) -> Iterator[None]:
         if found is not None:
             stack.enter_context(hooked(found.owner, found.name, _open_name_scope))
         stack.enter_context(hooked(keras.Operation, "__call__", _operate))
-        stack.enter_context(_set(_SCOPES, scopes))
+        stack.enter_context(setting(_SCOPES, scopes))
         yield
 
 
@@ -174,7 +175,7 @@ def flipped_by_hand() -> Iterator[None]:
     if found is None:
         yield
         return
-    with hooked(found.owner, found.name, _flip), _set(_FLIPS, True):
+    with hooked(found.owner, found.name, _flip), setting(_FLIPS, True):
         yield
 
 
@@ -202,7 +203,7 @@ def embedded_by_gather() -> Iterator[None]:
     with (
         hooked(found.owner, found.name, _take),
         hooked(keras.layers.Embedding, "call", _call_embedding),
-        _set(_TRACES, True),
+        setting(_TRACES, True),
     ):
         yield
 
@@ -210,7 +211,7 @@ def embedded_by_gather() -> Iterator[None]:
 def _call_embedding(stock: Any) -> Any:
     @functools.wraps(stock)
     def call(layer: Any, *arguments: Any, **named: Any) -> Any:
-        with _set(_LOOKS_UP, _TRACES.get()):
+        with setting(_LOOKS_UP, _TRACES.get()):
             return stock(layer, *arguments, **named)
 
     return call
@@ -243,7 +244,7 @@ def unrolled(layers: Mapping[int, Called], classes: set[type]) -> Iterator[None]
         stack.enter_context(hooked(keras.layers.RNN, "unroll", _unroll))
         for owner in {next(base for base in kind.__mro__ if "call" in vars(base)) for kind in classes}:
             stack.enter_context(hooked(owner, "call", _call))
-        stack.enter_context(_set(_UNROLLED, layers))
+        stack.enter_context(setting(_UNROLLED, layers))
         yield
 
 
@@ -286,7 +287,7 @@ def weighing(tell: Weighed) -> Iterator[None]:
     Args:
         tell: May raise, and the weight is not made.
     """
-    with hooked(keras.layers.Layer, "add_weight", _add_weight), _set(_WEIGHED, tell):
+    with hooked(keras.layers.Layer, "add_weight", _add_weight), setting(_WEIGHED, tell):
         yield
 
 
@@ -320,7 +321,7 @@ def in_float32(layers: frozenset[int]) -> Iterator[None]:
             policy = keras.DTypePolicy(_FLOAT32)
             for name, value in (("dtype_policy", policy), ("compute_dtype", _FLOAT32), ("variable_dtype", _FLOAT32)):
                 stack.enter_context(hooked(keras.layers.Layer, name, functools.partial(_widened, value)))
-        stack.enter_context(_set(_WIDENED, layers))
+        stack.enter_context(setting(_WIDENED, layers))
         yield
 
 

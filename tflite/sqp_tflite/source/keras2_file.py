@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from typing import Any
 
 import h5py
 import keras
+
+from sqp_tflite.source.temporary import stand_for
 
 _MEMBER = "model.weights.h5"
 _OLD = "_layer_checkpoint_dependencies"
@@ -48,7 +49,8 @@ def _weights(path: Path) -> Iterator[Path]:
     """Yields a file that Keras 3 takes the weights from: the user's, or a copy of its weights in today's layout."""
     with tempfile.TemporaryDirectory(prefix="sqp-keras2-") as name:
         if not zipfile.is_zipfile(path):
-            yield path if path.suffix in (".h5", ".hdf5") else _renamed(path, Path(name) / "model.h5")
+            # Keras 2.12 gave HDF5 files the ending .keras; Keras 3 goes by the ending.
+            yield path if path.suffix in (".h5", ".hdf5") else stand_for(path, Path(name) / "model.h5")
             return
         with zipfile.ZipFile(path) as archive, archive.open(_MEMBER) as member, h5py.File(member, "r") as held:
             if _OLD not in held:
@@ -57,15 +59,6 @@ def _weights(path: Path) -> Iterator[Path]:
             with h5py.File(Path(name) / f"copy.{_MEMBER}", "w") as new:
                 _copied(held, new)
         yield Path(name) / f"copy.{_MEMBER}"
-
-
-def _renamed(path: Path, link: Path) -> Path:
-    """Keras 2.12 gave HDF5 files the ending .keras; Keras 3 goes by the ending."""
-    try:
-        link.symlink_to(path.resolve())
-    except OSError:  # Not every system lets everyone make links.
-        shutil.copyfile(path, link)
-    return link
 
 
 def _copied(held: Any, new: Any) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.source import saved_model_code
 from sqp_tflite.source.keras_errors import cause, out_of_memory
+from sqp_tflite.source.temporary import stand_for
 from sqp_tflite.wording import listed
 
 SIGNATURE = "serving_default"
@@ -80,10 +80,7 @@ def _beside(path: Path, content: bytes) -> Iterator[Path]:
         (folder / "saved_model.pb").write_bytes(content)
         for part in ("variables", "assets"):
             if (path / part).is_dir():
-                try:
-                    (folder / part).symlink_to((path / part).resolve(), target_is_directory=True)
-                except OSError:  # Not every system lets everyone make links.
-                    shutil.copytree(path / part, folder / part)
+                stand_for(path / part, folder / part)
         yield folder
 
 

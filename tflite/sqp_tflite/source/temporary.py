@@ -1,4 +1,4 @@
-"""Removes what Keras leaves among the temporary files when it refuses a file."""
+"""Temporary files: what Keras leaves there when it refuses a file, and what stands for a file of the user's."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import functools
 import shutil
 from collections.abc import Iterator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from sqp_tflite import private
-from sqp_tflite.source.hooks import hooked
+from sqp_tflite.source.hooks import hooked, setting
 
 _MADE: ContextVar[list[str] | None] = ContextVar("sqp_tflite_made", default=None)
 
@@ -20,12 +21,10 @@ def nothing_left() -> Iterator[None]:
     """Removes the folders that Keras makes in the block, at its end: it unpacks files there and may raise."""
     found, made = private.find("temporary"), list[str]()
     hook = hooked(found.owner, found.name, _remembered) if found else contextlib.nullcontext()
-    token = _MADE.set(made)
     try:
-        with hook:
+        with hook, setting(_MADE, made):
             yield
     finally:
-        _MADE.reset(token)
         for folder in made:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -39,3 +38,17 @@ def _remembered(stock: Any) -> Any:
         return folder
 
     return get_temp_dir
+
+
+def stand_for(path: Path, link: Path) -> Path:
+    """Makes a link to a file or folder, or a copy where the system lets not everyone make links; returns it.
+
+    Args:
+        path: What it stands for, which is only read.
+        link: Where it goes; nothing is there yet.
+    """
+    try:
+        link.symlink_to(path.resolve(), target_is_directory=path.is_dir())
+    except OSError:
+        (shutil.copytree if path.is_dir() else shutil.copyfile)(path, link)
+    return link
