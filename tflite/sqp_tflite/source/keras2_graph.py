@@ -38,7 +38,7 @@ def with_input(config: dict[str, Any], changes: Changes) -> None:
         changes.add(Kind.IDLE, "batch_input_shape", str(inner.get("name")))
         if place == 0 and shape is not None:
             entry = {"batch_shape": shape, "dtype": "float32", "name": f"{inner.get('name')}_input"}
-            config["layers"].insert(0, _stock("InputLayer", entry))
+            config["layers"].insert(0, tf_calls.stock("InputLayer", entry))
 
 
 def connected(config: dict[str, Any], changes: Changes) -> dict[str, Any]:
@@ -63,10 +63,6 @@ def _is_layer(layer: Any) -> bool:
         and isinstance(layer.get("config"), dict)
         and isinstance(layer.get("inbound_nodes"), list)
     )
-
-
-def _stock(kind: str, config: dict[str, Any]) -> dict[str, Any]:
-    return {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
 
 
 class _Graph:

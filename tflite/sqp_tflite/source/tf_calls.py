@@ -63,6 +63,16 @@ def place(number: int) -> dict[str, int]:
     return {_PLACE: number}
 
 
+def stock(kind: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the configuration of one of Keras's own layers as a file holds it.
+
+    Args:
+        kind: Its class.
+        config: Its arguments.
+    """
+    return {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
+
+
 def layer(function: str, given: list[Any], named: dict[str, Any], tensors: int, name: str) -> dict[str, Any]:
     """Returns the configuration of a layer that calls a function of TensorFlow.
 
@@ -80,8 +90,7 @@ def layer(function: str, given: list[Any], named: dict[str, Any], tensors: int, 
     idle = all(key in _SAYING_NOTHING and value in (None, _SAYING_NOTHING[key]) for key, value in named.items())
     base: dict[str, Any] = {"name": name, "dtype": "float32"}
     if activation and given == [place(0)] and tensors == 1 and idle:
-        held = {**base, "activation": activation}
-        return {"module": "keras.layers", "class_name": "Activation", "config": held, "registered_name": None}
+        return stock("Activation", {**base, "activation": activation})
     require(function, name)
     if not tensors:  # Keras 2 writes only the first of *arguments.
         raise BadInputError(
