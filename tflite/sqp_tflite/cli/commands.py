@@ -174,9 +174,10 @@ def _check(call: Call) -> Outcome:
     from sqp_tflite.report import ON_DATA, ON_MADE_UP, SCHEMA
     from sqp_tflite.versions import versions
 
+    judged = verdict(rows)
     found = {
         "schema": SCHEMA,
-        "verdict": verdict(rows),
+        "verdict": judged,
         "judged_on": ON_DATA if options.data is not None else ON_MADE_UP,
         "source": options.model,
         "file": options.file,
@@ -185,7 +186,6 @@ def _check(call: Call) -> Outcome:
         "command": call.command,
     }
     shown = functools.partial(show_check, file=options.file, rows=rows)
-    judged = verdict(rows)
     ran = any(row.status != "not checked" for row in rows)
     missing = (_ONLY_DATA if ran else _NO_INTERPRETER) if judged == "not_proven" else ""
     return Outcome(_EXIT_CODES[judged], lambda: show_result(call, found, shown), missing=missing)

@@ -300,8 +300,7 @@ def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> BadInpu
         ways.append("export the live model in Python with quantize='int8', lowering='table'")
     return BadInputError(
         f"`{path}` names what neither Keras nor sqp_keras defines. Received: {joined(shown, _MOST_LISTED)}. One of "
-        f"these: "
-        f"{'; '.join(ways)}."
+        f"these: {'; '.join(ways)}."
     )
 
 

@@ -118,7 +118,8 @@ def _exchanged(
         return reload(loaded, model), report
 
     new, report = with_bound(MAX_ERRORS[0] if max_error is None else max_error)
-    if max_error is None and "accurate" in _rules(replace):
+    rules = set(replace.values() if isinstance(replace, Mapping) else [replace])
+    if max_error is None and "accurate" in rules:
         new, report, chosen = _refined(given, new, report, inputs, with_bound)
         notes += chosen
     replacements = tuple(
@@ -127,7 +128,7 @@ def _exchanged(
     notes += tuple(f"{row.layer}: {row.note}" for row in report.replacements if row.note)
     unchanged = [row for row in report.unchanged if row.cause is not Cause.ALLOWED]
     notes += tuple(f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged)
-    accurate = _rules(replace) == ["accurate"]
+    accurate = rules == {"accurate"}
     return Exchanged(
         new,
         given,
@@ -139,15 +140,6 @@ def _exchanged(
         left=tuple((row.layer, _remedy(row)) for row in unchanged),
         was=_before(loaded.model, replacements),
     )
-
-
-def _rules(replace: str | Mapping[str, Any]) -> list[Any]:
-    """Returns the rules of a `replace`, each once."""
-    found: list[Any] = []
-    for rule in replace.values() if isinstance(replace, Mapping) else [replace]:
-        if not any(rule is one or rule == one for one in found):
-            found.append(rule)
-    return found
 
 
 def _refined(
