@@ -27,7 +27,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architectures.md"
 BEGIN, END = "<!-- rows -->", "<!-- /rows -->"
 
-FORMS = (("float32", "algebraic"), ("int8", "table"), ("int8", "algebraic"), ("int16x8", "algebraic"))
+FORMS = {
+    "float32": ("float32", "algebraic"),
+    "int8 table": ("int8", "table"),
+    "int8 algebraic": ("int8", "algebraic"),
+    "int16x8": ("int16x8", "algebraic"),
+}
+"""Number type and lowering of each form, by what the page calls it."""
 STOCK = "stock int8"
 ACTIVATIONS = {"Z11": "elu", "Z12": "elu", "Z20": "hard_silu"}
 """What stands for the zoo's own activation; relu in the others, as published."""
@@ -179,13 +185,12 @@ def compared(made, truth, classes: bool):
     return max(errors), float(np.mean(made[0].argmax(-1) == truth[0].argmax(-1))) if classes else None
 
 
-def exported(name: str, model, form: tuple[str, str], inputs, truth, classes: bool) -> Row:
+def exported(name: str, label: str, model, inputs, truth, classes: bool) -> Row:
     """Returns what one export gave; a refusal is a row, too."""
     import sqp_tflite
     from sqp_tflite.run.interpreters import run
 
-    quantize, lowering = form
-    label, began = quantize if quantize != "int8" else f"int8 {lowering}", time.monotonic()
+    (quantize, lowering), began = FORMS[label], time.monotonic()
     try:
         done = sqp_tflite.export(
             model, data=inputs, quantize=quantize, lowering=lowering, replace="accurate", head="logits"
@@ -253,20 +258,14 @@ def measure(name: str, forms: list[str], folder: Path) -> None:
     inputs, _ = data_of(model, name, TEST, seed=2)
     original, truth, softmax = truth_of(model, inputs)
     classes = softmax or name in LOGITS
-    pairs = dict(zip(labels(), FORMS, strict=True))
     for form in forms:
         row = (
             stock(name, original, inputs, truth, classes)
             if form == STOCK
-            else exported(name, model, pairs[form], inputs, truth, classes)
+            else exported(name, form, model, inputs, truth, classes)
         )
         with open(folder / "rows.jsonl", "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(row)) + "\n")
-
-
-def labels() -> list[str]:
-    """Returns the forms as the page names them."""
-    return [quantize if quantize != "int8" else f"int8 {lowering}" for quantize, lowering in FORMS]
 
 
 def measured(name: str, wanted: list[str]) -> list[Row]:
@@ -305,7 +304,7 @@ def _child(seconds: float, *arguments: str) -> str:
 def tables(rows: list[Row]) -> str:
     """Returns the page's two tables: how the files agree, and what they need."""
     found = {(row.model, row.form): row for row in rows}
-    forms = labels()
+    forms = list(FORMS)
     titles = {name: _title(name) for name in names()}
     measured_ones = [name for name in names() if any((name, form) in found for form in forms)]
     lines = [f"| model | {' | '.join(forms)} | {STOCK} |", "|---|" + "---|" * (len(forms) + 1)]
@@ -349,7 +348,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = [Row(**json.loads(line)) for line in held]
     done = {(row.model, row.form) for row in rows}
     for name in options.models.split(",") if options.models else names():
-        wanted = [form for form in [*labels(), STOCK] if (name, form) not in done]
+        wanted = [form for form in [*FORMS, STOCK] if (name, form) not in done]
         for row in measured(name, wanted) if wanted else []:
             print(f"{row.model:28} {row.form:16} {row.cell():24} {_needs(row)}", flush=True)
             rows.append(row)
