@@ -90,21 +90,26 @@ def apply(x: Any, of: str, terms: int | None, made: Sum) -> Any:
     return ops.cast(evaluate(ops.cast(x, _WIDE.get(dtype, dtype)), made), dtype)
 
 
-def evaluate(x: Any, made: Sum) -> Any:
+def evaluate(x: Any, made: Sum, using: Any = ops) -> Any:
     """Returns the sum of `x` in float32 or float64: ADD, MUL, SQRT, and clips where the sum has them.
 
     The clips of the value come last, where a converter makes them part of the last ADD.
+
+    Args:
+        x: Whatever adds and multiplies.
+        made: The sum.
+        using: What has sqrt, relu, minimum and maximum of such values.
     """
     total: Any = None
     for part in made.parts:
-        value = _part(_held(x, part), part)
+        value = _part(_held(x, part, using), part, using)
         total = value if total is None else total + value
     if made.offset:
         total = total + made.offset
     if made.rectifier:
-        rectified = ops.relu(x)
+        rectified = using.relu(x)
         total = total + (rectified if made.rectifier == 1.0 else rectified * made.rectifier)
-    return _clipped(total, made.low, made.high)
+    return _clipped(total, made.low, made.high, using)
 
 
 def softmax(x: Any, axis: int | tuple[int, ...] = -1, factors: Any = None) -> Any:
@@ -166,17 +171,17 @@ def _reciprocal(total: Any) -> Any:
     return ops.rsqrt(total * total)
 
 
-def _held(x: Any, part: Part) -> Any:
-    return _clipped(x if part.high is None else ops.minimum(x, part.high), part.low, None)
+def _held(x: Any, part: Part, using: Any) -> Any:
+    return _clipped(x if part.high is None else using.minimum(x, part.high), part.low, None, using)
 
 
-def _clipped(x: Any, low: float | None, high: float | None) -> Any:
+def _clipped(x: Any, low: float | None, high: float | None, using: Any) -> Any:
     if low is not None:
-        x = ops.relu(x) if low == 0.0 else ops.maximum(x, low)
-    return x if high is None else ops.minimum(x, high)
+        x = using.relu(x) if low == 0.0 else using.maximum(x, low)
+    return x if high is None else using.minimum(x, high)
 
 
-def _part(t: Any, part: Part) -> Any:
+def _part(t: Any, part: Part, using: Any) -> Any:
     """Returns a part, written for z = slope*t: a slope of 1/2 then folds into the layer in front."""
     slope = part.slope
     scaled = slope == 0.5
@@ -185,9 +190,9 @@ def _part(t: Any, part: Part) -> Any:
     groups = _groups(Root(r.weight / factor, r.centre * factor, r.b * factor * factor) for r in part.roots)
     total = z if scaled else (t * slope if slope else None)
     for roots in groups:
-        value = _root(z, roots[0])
+        value = _root(z, roots[0], using)
         for root in roots[1:]:
-            value = value + _root(z, root)
+            value = value + _root(z, root, using)
         weight = roots[0].weight
         value = value if weight == 1.0 else value * weight
         total = value if total is None else total + value
@@ -202,6 +207,6 @@ def _groups(roots: Iterable[Root]) -> list[list[Root]]:
     return list(by_weight.values())
 
 
-def _root(t: Any, root: Root) -> Any:
+def _root(t: Any, root: Root, using: Any) -> Any:
     moved = t + (-root.centre) if root.centre else t
-    return ops.sqrt(moved * moved + root.b)
+    return using.sqrt(moved * moved + root.b)

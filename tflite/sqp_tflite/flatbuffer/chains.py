@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, apply
-from sqp_tflite.flatbuffer.graph import Op, Subgraph
+from sqp_tflite.flatbuffer.graph import TYPE_CHANGES, Op, Subgraph, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,17 @@ class Walker:
     def evaluate(self, chain: Chain, numbers: NDArray[Any]) -> NDArray[Any]:
         """Returns the chain's result for numbers at its source, in float64 or wider.
 
+        What only changes the type of numbers changes none: a chain of codes is computed as the function that it means.
+
         Args:
-            chain: What `chain` returned.
+            chain: What `chain` returned, or `functions.between`.
             numbers: Shape (count, 1); constants with several channels broadcast along the last axis.
         """
         held = {chain.source: numbers}
         for place in chain.ops:
             op = self._graph.ops[place]
-            held[op.outputs[0]] = apply(op.name, [self._operand(i, held) for i in op.inputs], op.options)
+            operands = [self._operand(i, held) for i in op.inputs if i >= 0]
+            held[op.outputs[0]] = operands[0] if op.name in TYPE_CHANGES else apply(op.name, operands, op.options)
         return held[chain.result]
 
     def _operand(self, index: int, held: dict[int, NDArray[Any]]) -> NDArray[Any]:
@@ -88,7 +91,7 @@ class Walker:
             return held[index]
         if self._codes(index) in held:
             return held[self._codes(index)]
-        constant = self._graph.tensors[index].values
+        constant = real_values(self._graph.tensors[index])
         if constant is None:
             raise ValueError(f"Tensor {index} must be a constant of the chain. Received: a computed tensor.")
         flat = constant.reshape(1, -1)
@@ -109,6 +112,16 @@ class Walker:
         wanted = self._graph.tensors[source].shape
         outputs = [self._graph.ops[place].outputs[0] for place in ops]
         return all(self._graph.tensors[index].shape == wanted for index in outputs)
+
+
+def real_values(tensor: Tensor) -> NDArray[Any] | None:
+    """Returns the numbers that a constant stands for, with one scale or none; None for other tensors."""
+    values, held = tensor.values, tensor.quantization
+    if values is None or held is None:
+        return values
+    if len(held.scales) != 1:
+        return None
+    return np.asarray((values.astype(np.float64) - held.zero_points[0]) * held.scales[0])
 
 
 def channels_of(constant: NDArray[Any], shape: tuple[int, ...]) -> int | None:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Subgraph
 from sqp_tflite.flatbuffer.read import opened, subgraph
+from sqp_tflite.flatbuffer.sparse import dense
+from sqp_tflite.flatbuffer.unused import drop_unused, named_ends
 from sqp_tflite.layer_names import INNER
 
 
@@ -112,9 +114,47 @@ class Editor:
         self._main.tensors[index].name = name
 
     def set_ends(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:
-        """Makes other tensors the inputs and outputs."""
+        """Makes other tensors the inputs and outputs, also in the signatures."""
         self._content = None
-        self._main.inputs, self._main.outputs = list(inputs), list(outputs)
+        made = list(inputs), list(outputs)
+        for before, after, entries in zip(
+            (self._main.inputs, self._main.outputs), made, named_ends(self._model), strict=True
+        ):
+            places = dict(zip(map(int, before), after, strict=False))
+            for entry in entries:
+                entry.tensorIndex = places.get(int(entry.tensorIndex), entry.tensorIndex)
+        self._main.inputs, self._main.outputs = made
+
+    def drop_signatures(self) -> None:
+        """Drops the named ways to call the file."""
+        self._content, self._model.signatureDefs = None, []
+
+    def read_instead(self, old: int, new: int) -> None:
+        """Makes every operator that reads one tensor read another one."""
+        self._content = None
+        for operator in self._main.operators:
+            operator.inputs = [new if int(index) == old else int(index) for index in operator.inputs]
+
+    def set_values(self, index: int, values: NDArray[Any]) -> None:
+        """Gives a constant other numbers, plain ones, in their type and shape."""
+        self._content = None
+        self._model.buffers.append(schema.new("Buffer", data=np.frombuffer(values.tobytes(), np.uint8)))
+        tensor = self._main.tensors[index]
+        tensor.buffer, tensor.type, tensor.shape = len(self._model.buffers) - 1, _type(values.dtype.name), values.shape
+        tensor.sparsity, tensor.quantization = None, schema.new("QuantizationParameters")
+
+    def densify(self, index: int) -> NDArray[Any] | None:
+        """Returns the numbers of a sparse constant, zeros among them; None for one in a form that is not known."""
+        tensor = self._main.tensors[index]
+        data = self._model.buffers[tensor.buffer].data
+        return dense(tensor.sparsity, np.asarray(data, np.uint8), self.graph.main.tensors[index])
+
+    def close_batches(self) -> None:
+        """Fixes every shape to what interpreters allocate, where only the batch is open."""
+        for graph, held in zip(self._model.subgraphs, self.graph.subgraphs, strict=True):
+            for tensor, known in zip(graph.tensors, held.tensors, strict=True):
+                if known.open == (0,):
+                    self._content, tensor.shapeSignature = None, None
 
     def add_tensor(
         self, name: str, dtype: str, shape: tuple[int, ...], scale: float | None = None, zero_point: int = 0
@@ -222,42 +262,9 @@ class Editor:
                     self._content = None
 
     def drop_unused(self) -> None:
-        """Drops operators, tensors, buffers and operator codes that nothing depends on.
-
-        A file of several graphs or with signatures, which refer to tensors by index, keeps all but the operators.
-        """
+        """Drops operators, tensors, buffers and operator codes that nothing depends on."""
         self._content = None
-        self._main.operators = _needed(self._main.operators, self._main.outputs)
-        if len(self._model.subgraphs) == 1 and not self._model.signatureDefs:
-            self._drop_tensors()
-            self._drop_codes()
-            self._drop_buffers()
-
-    def _drop_tensors(self) -> None:
-        graph = self._main
-        used = {int(i) for operator in graph.operators for i in [*operator.inputs, *operator.outputs] if i >= 0}
-        used |= {int(i) for i in [*graph.inputs, *graph.outputs]}
-        place = {old: new for new, old in enumerate(sorted(used))}
-        graph.tensors = [graph.tensors[old] for old in place]
-        for operator in graph.operators:
-            operator.inputs = [place[int(i)] if i >= 0 else -1 for i in operator.inputs]
-            operator.outputs = [place[int(i)] for i in operator.outputs]
-        graph.inputs, graph.outputs = [place[int(i)] for i in graph.inputs], [place[int(i)] for i in graph.outputs]
-
-    def _drop_codes(self) -> None:
-        operators = self._main.operators
-        codes = {old: new for new, old in enumerate(sorted({operator.opcodeIndex for operator in operators}))}
-        self._model.operatorCodes = [self._model.operatorCodes[old] for old in codes]
-        for operator in operators:
-            operator.opcodeIndex = codes[operator.opcodeIndex]
-
-    def _drop_buffers(self) -> None:
-        # Buffer 0 is the empty one of all computed tensors.
-        holders = [*self._main.tensors, *(self._model.metadata or ())]
-        buffers = {old: new for new, old in enumerate(sorted({0, *(holder.buffer for holder in holders)}))}
-        self._model.buffers = [self._model.buffers[old] for old in buffers]
-        for holder in holders:
-            holder.buffer = buffers[holder.buffer]
+        drop_unused(self._model)
 
     def _append(self, tensor: Any) -> int:
         self._content = None
@@ -324,14 +331,3 @@ def _type(dtype: str) -> int:
 def _quantized(tensor: Any) -> bool:
     held = tensor.quantization
     return held is not None and held.scale is not None and len(held.scale) > 0
-
-
-def _needed(operators: list[Any], outputs: Iterable[int]) -> list[Any]:
-    """The operators that something depends on, and those that act by themselves (they write no tensor)."""
-    wanted = {int(index) for index in outputs}
-    kept = []
-    for operator in reversed(operators):
-        if not len(operator.outputs) or any(int(index) in wanted for index in operator.outputs):
-            kept.append(operator)
-            wanted |= {int(index) for index in operator.inputs}
-    return kept[::-1]

@@ -48,7 +48,7 @@ def lower(editor: Editor, wanted: Callable[[frozenset[str]], bool] = lambda name
         wanted: Is given the names of the tensors that a chain's operators write; chains it declines stay.
     """
     main = editor.graph.main
-    walker, writer = Walker(main), _Writer(editor)
+    walker, writer = Walker(main), TableWriter(editor)
     tables: list[Table] = []
     replaced: dict[int, list[NewOp]] = {}
     for op in main.ops:
@@ -74,9 +74,9 @@ def table_of(walker: Walker, chain: Chain, source: Tensor, result: Tensor) -> ND
         source: The int8 tensor that the chain begins with.
         result: The int8 tensor that the chain's result is quantised to.
     """
-    scale, point = _scale(source)
+    scale, point = scale_of(source)
     values = np.broadcast_to(walker.evaluate(chain, ((CODES - point) * scale)[:, None]), (256, chain.channels))
-    scale, point = _scale(result)
+    scale, point = scale_of(result)
     steps = values / scale
     # Halves away from zero, as the QUANTIZE kernels round; NaN becomes the code of zero.
     rounded = np.where(np.isnan(steps), 0.0, np.sign(steps) * np.floor(np.abs(steps) + 0.5))
@@ -129,7 +129,7 @@ def _chain(main: Subgraph, walker: Walker, op: Op) -> Chain | None:
     return chain if source.dtype == "int8" and source.quantization else None
 
 
-class _Writer:
+class TableWriter:
     """Adds lookups to a file; equal tables, offsets and indices are shared."""
 
     def __init__(self, editor: Editor):
@@ -168,8 +168,12 @@ class _Writer:
         return self._constants[key]
 
 
-def _scale(tensor: Tensor) -> tuple[np.float64, int]:
-    """The scale and zero point of a tensor that `_chain` has seen to be quantised."""
+def scale_of(tensor: Tensor) -> tuple[np.float64, int]:
+    """Returns the scale and zero point of a tensor that has one of each.
+
+    Raises:
+        ValueError: It has none.
+    """
     if tensor.quantization is None:
         raise ValueError(f"`{tensor.name}` must be quantised. Received: plain {tensor.dtype}.")
     return np.float64(tensor.quantization.scales[0]), tensor.quantization.zero_points[0]
@@ -177,4 +181,4 @@ def _scale(tensor: Tensor) -> tuple[np.float64, int]:
 
 def _signature(graph: Graph) -> list[tuple[Any, ...]]:
     ends = (*graph.inputs, *graph.outputs)
-    return [(t.name, t.shape, t.dtype, *(_scale(t) if t.quantization else ())) for t in ends]
+    return [(t.name, t.shape, t.dtype, *(scale_of(t) if t.quantization else ())) for t in ends]

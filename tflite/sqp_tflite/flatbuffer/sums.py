@@ -1,0 +1,90 @@
+"""Writes activations of a finished float file as sums of square roots, and squareplus in the form for devices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from sqp_keras.family.algebraic import evaluate
+from sqp_keras.family.coefficients import Sum, find
+from sqp_tflite.flatbuffer.arithmetic import Value, Writer
+from sqp_tflite.flatbuffer.chains import Chain
+from sqp_tflite.flatbuffer.edit import Editor, NewOp
+from sqp_tflite.flatbuffer.functions import Found
+from sqp_tflite.flatbuffer.graph import Op, Subgraph
+from sqp_tflite.layer_names import LayerNames
+
+_CONTRACTING = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+
+Written = Sum | float
+"""What an activation becomes: a sum, or the b of a squareplus."""
+
+
+def replace(editor: Editor, activations: Mapping[Found, Written], softmaxes: tuple[Op, ...] = ()) -> None:
+    """Puts sums in the place of activations.
+
+    Args:
+        editor: Of a file that was not changed since it was opened.
+        activations: Each activation and what it becomes.
+        softmaxes: The SOFTMAX operators that become sums, too.
+    """
+    main = editor.graph.main
+    makers, numbers, layers = main.makers(), dict[float, int](), LayerNames()
+    replaced: dict[int, list[NewOp]] = {}
+
+    def write(source: int, result: int) -> tuple[Writer, Value]:
+        writer = Writer(editor, layers.of(main.tensors[result].name), numbers)
+        return writer, writer.value(source, main.tensors[source].shape)
+
+    for found, becomes in activations.items():
+        chain = found.chain
+        writer, x = write(chain.source, chain.result)
+        if isinstance(becomes, float):
+            squareplus(x, becomes, halved=_halved(editor, main, found.chain))
+        else:
+            evaluate(x, becomes, writer)
+        replaced[makers[chain.result].index] = writer.finished(chain.result)
+    for op in softmaxes:
+        writer, x = write(op.inputs[0], op.outputs[0])
+        softmax(x, writer, float(op.options.get("beta", 1.0)))
+        replaced[op.index] = writer.finished(op.outputs[0])
+    if replaced:
+        editor.replace_ops(replaced)
+        editor.drop_unused()
+
+
+def squareplus(x: Value, b: float, halved: bool = False) -> Value:
+    """Writes z + sqrt(z*z + b/4) for z = x/2: MUL ADD SQRT ADD, and a MUL for the half unless x is halved already."""
+    half = x if halved else x * 0.5
+    return half + x.writer.sqrt(half * half + b / 4.0)
+
+
+def softmax(x: Value, writer: Writer, beta: float) -> Value:
+    """Writes softmax over the last axis, without exp and without a division, as `sqp_keras.family.algebraic` does."""
+    scaled = x if beta == 1.0 else x * beta
+    below = scaled - writer.reduced("REDUCE_MAX", scaled)
+    root = evaluate(below * 0.25, dataclasses.replace(find("exponential", None, 1.0, 0.0), low=None), writer)
+    square = root * root
+    power = square * square
+    size = writer.shape(power)[-1]
+    total = writer.reduced("MEAN", power) * float(size)
+    return power * writer.op("RSQRT", total * total)
+
+
+def _halved(editor: Editor, main: Subgraph, chain: Chain) -> bool:
+    """Puts the half of a squareplus into the weights and bias in front, and returns whether that was possible."""
+    makers, readers = main.makers(), main.readers()
+    op = makers.get(chain.source)
+    if op is None or op.name not in _CONTRACTING or op.fused or chain.source in main.outputs:
+        return False
+    constants = [main.tensors[index] for index in op.inputs[1:] if index >= 0]
+    alone = all(tensor.values is not None and len(readers[tensor.index]) == 1 for tensor in constants)
+    if not alone or any(tensor.dtype != "float32" for tensor in constants):
+        return False
+    if not set(chain.ops).issuperset(reader.index for reader in readers[chain.source]):
+        return False
+    for tensor in constants:
+        editor.set_values(tensor.index, np.asarray(tensor.values) * np.float32(0.5))
+    return True
