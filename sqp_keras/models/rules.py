@@ -52,7 +52,7 @@ _NO_FORM = {
 
 Form = Literal["algebraic", "squareplus", "softmax", "named", "layer", ""]
 
-_TO_SQUAREPLUS = ("softplus", "silu", "gelu", "gelu_tanh", "mish")
+TO_SQUAREPLUS = ("softplus", "silu", "gelu", "gelu_tanh", "mish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def _by_rule(site: Site, was: str, rule: str, max_error: float, has_data: bool) 
     if was == "exponential" and not has_data:
         return Decision(site, was, cause=Cause.NEEDS_DATA)
     alpha = float(parameters.get("alpha") or 1.0)
-    if rule == "fast" and was in _TO_SQUAREPLUS:
+    if rule == "fast" and was in TO_SQUAREPLUS:
         return Decision(site, was, form="squareplus", fitted=True)
     if rule == "fast":
         return Decision(site, was, "algebraic", terms=coefficients.term_counts(was)[0], alpha=alpha, fitted=True)

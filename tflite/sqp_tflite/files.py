@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import shutil
 import stat
 import tempfile
@@ -126,10 +125,7 @@ def check_model(path: Path) -> None:
             )
         return
     what = content_of(path)
-    if what is Content.TFLITE:
-        look = f"sqp-inspect {shlex.quote(str(path))}"
-        received = f"{what.value}, which is exported already. Look at it with {look}, or pass the Keras model"
-    elif what in (Content.ARRAYS, Content.ARRAY):
+    if what in (Content.ARRAYS, Content.ARRAY):
         received = f"{what.value}. Pass the Keras model, and samples with --data"
     elif folder := _folder_of_part(path):
         received = f"a part of a SavedModel. Pass its folder, {quoted(folder)}"

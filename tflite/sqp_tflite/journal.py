@@ -157,7 +157,8 @@ class Journal:
             layer_errors=reduced.layer_errors if reduced else (),
             judged_on=(ON_DATA if given.inputs.given else ON_MADE_UP) if given and compared else "",
             stand_in=self._stand_in(),
-            unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items()),
+            unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items())
+            + (changed.unproven if changed else ()),
             warnings=(given.loaded.warnings + given.warnings if given else ())
             + (masked.warnings if masked else ())
             + (compared.warnings if compared else ()),

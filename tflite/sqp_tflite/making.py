@@ -93,17 +93,17 @@ def made(
     states = tuple((pair.output_index, pair.input_index) for pair in traced.states)
     request = Request(options.wanted, options.io == "float32", traced.forms, options.one_scale, states, traced.cast)
     # The float file to the wanted type of numbers, tables included.
-    reduced = _reduced(content, given.inputs, request, traced.layers, worker, tell)
+    made_of = reduced(content, given.inputs, request, traced.layers, worker, tell)
     # The file says itself how it is meant to differ from the model, for whoever checks it later.
-    reduced = done.keep(_marked(reduced, changed, options, given.inputs.given))
+    made_of = done.keep(with_mark(made_of, changed, options, given.inputs.given))
     # From here on the file is evidence: it is read and judged, not changed.
-    graph = done.keep(read(reduced.content))
-    found = all_findings(audit(graph, options.wanted.target, traced.layers), reduced.findings)
+    graph = done.keep(read(made_of.content))
+    found = all_findings(audit(graph, options.wanted.target, traced.layers), made_of.findings)
     done.keep(held(planned, graph, traced.layers, found))  # What was planned, as it has become.
     findings, changes = remedied(found, _situation(options, given, changed, done.get(Masks))) if found else ((), None)
     findings += conversions(graph, traced.layers, request) if options.no_conversions else ()
     again = max(LEAST_SECONDS, time.monotonic() - began)
-    return Made(reduced.content, graph, traced, findings, changes, again)
+    return Made(made_of.content, graph, traced, findings, changes, again)
 
 
 def tried(options: ExportOptions, given: Given, worker: Worker, seconds: float) -> tuple[Finding, ...]:
@@ -142,16 +142,25 @@ def _exchanged(options: ExportOptions, given: Given) -> Exchanged:
     return exchange(given.loaded, given.inputs, replace=rule, head=head, max_error=bound)
 
 
-def _reduced(
+def reduced(
     content: bytes, inputs: Samples, request: Request, layers: LayerNames, worker: Worker, tell: Tell
 ) -> Reduced:
+    """Returns a float32 file in the requested numbers; see `quantize.quantize`."""
     if request.quantize == "float32":
         return Reduced(content)
     tell("quantize")
     return reduce(content, inputs, request, layers, worker)
 
 
-def _marked(reduced: Reduced, changed: Exchanged, options: ExportOptions, data: bool) -> Reduced:
+def with_mark(reduced: Reduced, changed: Exchanged, options: ExportOptions, data: bool) -> Reduced:
+    """Returns the file with a mark of how it is meant to differ from the user's model, if it is.
+
+    Args:
+        reduced: The file.
+        changed: What was exchanged in it.
+        options: What was asked for.
+        data: Whether that was judged on the user's data.
+    """
     limit = options.max_change or changed.change or None
     runtime = runtime_of(options.wanted.target)
     elsewhere = None if runtime == "tflm" else runtime

@@ -35,6 +35,7 @@ class ExportOptions:
     Attributes:
         model: The Keras model or its path.
         wanted: `quantize`, `lowering` and `target`.
+        finished: What a model that is a TFLite file computes with, in the words of `quantize`; None for other models.
     """
 
     model: Any
@@ -59,6 +60,9 @@ class ExportOptions:
     ram: int | None = None
     flash: int | None = None
     max_memory: int | None = None
+    reference: Any = None
+    faithful: bool = False
+    finished: str | None = None
     reports: tuple[Path, ...] = ()
     command: str = ""
 
@@ -120,6 +124,8 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "ram": accept.optional(accept.size),
     "flash": accept.optional(accept.size),
     "max_memory": accept.optional(accept.size),
+    "reference": accept.optional(accept.model),
+    "faithful": accept.flag,
     "reports": accept.outputs,
     "command": accept.text,
 }

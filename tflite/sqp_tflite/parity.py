@@ -11,6 +11,9 @@ from typing import Any
 
 from sqp_tflite import accept, limits
 from sqp_tflite.agreement import BEYOND, DATA, ENDS, GIVEN, Agreement
+from sqp_tflite.finished.model import is_file
+from sqp_tflite.finished.model import loaded as finished
+from sqp_tflite.finished.model import without_heads as headless_file
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.mark import Mark, mark_of
 from sqp_tflite.flatbuffer.read import bytes_of, opened
@@ -70,7 +73,7 @@ def check(
     """Returns how a TFLite file, of any origin, agrees with its Keras model on each installed runtime.
 
     Args:
-        model: As in `export`.
+        model: As in `export`; a TFLite file is run by LiteRT.
         tflite: The file or its bytes.
         data: As in `export`.
         tolerance: Max error over the range of the outputs; by default that of the file's number type, or a larger one
@@ -105,10 +108,13 @@ def check(
     meant = given["hard_sigmoid"]
     if meant is None and isinstance(given["model"], (str, Path)) and Path(given["model"]).is_file():
         meant = mark.hard_sigmoid
-    loaded = load(
-        given["model"], names=given["names"], imports=given["imports"], trust=given["trust_code"], hard_sigmoid=meant,
-        shapes=shapes, allowed=allowed,
-    )  # fmt: skip
+    if is_file(given["model"]):
+        loaded = finished(given["model"], allowed)
+    else:
+        loaded = load(
+            given["model"], names=given["names"], imports=given["imports"], trust=given["trust_code"],
+            hard_sigmoid=meant, shapes=shapes, allowed=allowed,
+        )  # fmt: skip
     loaded, heads = _headless(loaded, mark)
     own = max(tolerance_of(graph), mark.limit or 0.0)
     limit = own if given["tolerance"] is None else given["tolerance"]
@@ -129,14 +135,14 @@ def check(
 
 
 def _scales(loaded: Loaded, codes: Sequence[Tensor]) -> dict[str, Scale]:
-    return bounded(loaded.inputs, codes, scales(loaded))
+    return bounded(loaded.inputs, codes, {} if loaded.content else scales(loaded))
 
 
 def _headless(loaded: Loaded, mark: Mark) -> tuple[Loaded, tuple[str, ...]]:
     """The model without the heads that the file says were dropped for it."""
-    if not any(mark.heads) or loaded.model is None:
+    if not any(mark.heads) or (loaded.model is None and not loaded.content):
         return loaded, ()
-    headless, heads, _ = without_heads(loaded)
+    headless, heads, _ = (without_heads if loaded.model is not None else headless_file)(loaded)
     return (headless, heads) if heads == mark.heads else (loaded, ())
 
 

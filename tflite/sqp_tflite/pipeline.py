@@ -20,7 +20,11 @@ from sqp_tflite.emit.firmware import firmware
 from sqp_tflite.emit.rendering import render
 from sqp_tflite.errors import BadInputError, ParityError, RefusedError
 from sqp_tflite.files import write_all
+from sqp_tflite.finished import model
+from sqp_tflite.finished import steps as finished
+from sqp_tflite.finished.settle import settled
 from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Compared, Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.policy import NAMES, runtime_of
@@ -92,6 +96,8 @@ def export(
     ram: int | str | None = None,
     flash: int | str | None = None,
     max_memory: int | str | None = None,
+    reference: Any = None,
+    faithful: bool = False,
     reports: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     command: str = "",
     progress: Progress | None = None,
@@ -101,7 +107,7 @@ def export(
     Strings may be as on the command line: `ram="64k"`, `emit="c,golden"`, `replace="silu=fast"`, `names="mine=gelu"`.
 
     Args:
-        model: A built Keras model, or the path of a `.keras` or `.h5` file or of a SavedModel folder.
+        model: A built Keras model, or the path of a `.keras` or `.h5` file, of a SavedModel folder or of a TFLite file.
         output: Where to write the file; written whole, and only if the verdict is "ok".
         quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8".
         lowering: How an activation is written in an integer model: "algebraic", "table" or "integer".
@@ -133,6 +139,9 @@ def export(
         ram: Bytes that the arena may take, also with a unit, "64k"; None for no limit.
         flash: Bytes that the file may take, likewise.
         max_memory: Bytes that the model file and the data may each take in memory; None for an eighth of what is free.
+        reference: For a TFLite file: the model that it should compute, as `model`; None for the file itself.
+        faithful: For a TFLite file of int8: whether its tables hold what LiteRT's integer kernels compute for each
+            code, and not what the operators mean.
         reports: Where to write the report, `.html` or `.json`; written with the file.
         command: Shown in the report as the way to make it again.
         progress: Is called with the name of each step.
@@ -147,7 +156,8 @@ def export(
         model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
         no_conversions=no_conversions, state=state, data=data, names=names, imports=imports, trust_code=trust_code,
         hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error, max_change=max_change,
-        dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory, reports=reports,
+        dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory, reference=reference,
+        faithful=faithful, reports=reports,
         command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
@@ -167,16 +177,18 @@ def run(
         deliver: Puts the results in their places; None to write the files, all or none.
         began: When the user began to wait, as `time.monotonic` counts; None for now.
     """
+    options = settled(options)  # A finished file says itself what it computes with.
     validate(options)  # A call that cannot work ends here, before TensorFlow does anything.
     done, tell = Journal(options, began), progress or (lambda step: None)
     with done.reporting():
         with _worker(options) as worker:
             tell("load")  # First, since the model's inputs say what the samples must look like.
             given = done.keep(_loaded(options))
-            changed, planned = making.planned(options, given, done)
+            steps = finished if given.loaded.content else making  # A finished file is not traced and converted.
+            changed, planned = steps.planned(options, given, done)
             if options.dry_run:
                 return Export(None, done.report("ok"))
-            made = making.made(options, given, changed, planned, worker, done, tell)
+            made = steps.made(options, given, changed, planned, worker, done, tell)
             if made.findings:
                 # One trial with other options, whose results go into a journal of its own.
                 done.keep(solved(options, made.changes, lambda other: _tried(other, given, worker, made.again)))
@@ -199,7 +211,7 @@ def run(
 
 def _tried(options: ExportOptions, given: Given, worker: Worker, seconds: float) -> tuple[Finding, ...]:
     validate(options)  # Options may contradict each other.
-    return making.tried(options, given, worker, seconds)
+    return (finished if given.loaded.content else making).tried(options, given, worker, seconds)
 
 
 def _worker(options: ExportOptions) -> contextlib.AbstractContextManager[Worker]:
@@ -210,6 +222,10 @@ def _worker(options: ExportOptions) -> contextlib.AbstractContextManager[Worker]
 def _loaded(options: ExportOptions) -> Given:
     allowed = limits.limit(options.max_memory)
     opened = open_data(options.data, allowed)
+    if options.finished is not None:
+        held = model.loaded(options.model, allowed)
+        inputs = samples(opened, held.inputs, allowed, lambda: model.scales(held, read(held.content)))
+        return Given(held, inputs, (), allowed)
     shapes = opened.shapes() if opened else None
     loaded = load(
         options.model, names=options.names, imports=options.imports, trust=options.trust_code,
@@ -243,7 +259,9 @@ def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, op
     limit = options.max_change or max(tolerance, changed.change)
     moved = rounding(changed.given, inputs)
     above, columns = positive(changed.given), quantities(changed.given)
-    references = [Reference(GIVEN, theirs, limit, changed.heads, above, moved, columns)]
+    # What a repaired file is compared with, where nothing says what was meant, is itself on its own interpreter.
+    on = WRITTEN if changed.repaired and changed.loaded is changed.given else GIVEN
+    references = [Reference(on, theirs, limit, changed.heads, above, moved, columns)]
     if changed.loaded is not changed.given:
         written = reference(changed.loaded, inputs, allowed=allowed)
         moved = rounding(changed.loaded, inputs)
@@ -256,7 +274,7 @@ def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, op
 
 def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged, allowed: limits.Limit) -> None:
     """What was dropped must give the user's own outputs when it is put back."""
-    if not any(changed.heads):
+    if not any(changed.heads) or changed.repaired:
         return
     own = reference(given.loaded, given.inputs, allowed=allowed)
     for head, (name, values), (_, wanted) in zip(changed.heads, theirs.items(), own.items(), strict=True):

@@ -35,6 +35,8 @@ def validate(options: ExportOptions) -> None:
     """
     if isinstance(options.model, (str, Path)):
         check_model(Path(options.model))
+    if isinstance(options.reference, (str, Path)):
+        check_model(Path(options.reference))
     if isinstance(options.data, (str, Path)):
         check_data(Path(options.data))
     if options.head not in HEADS:
@@ -70,7 +72,7 @@ def _require_means(options: ExportOptions) -> None:
             f"Received: --target {wanted.target}. Install it with {interpreters.INSTALL[runtime]}, or choose "
             "--target litert."
         )
-    if wanted.integer:
+    if wanted.integer and options.finished not in INTEGER_IO:
         require_data(wanted.quantize, options.data is not None)
 
 
@@ -90,7 +92,8 @@ def places(options: ExportOptions) -> tuple[Place, ...]:
 
 def inputs(options: ExportOptions) -> tuple[Path, ...]:
     """Returns the files and folders that an export reads, as far as they have a path."""
-    given = [Path(path) for path in (options.model, options.data) if isinstance(path, (str, Path))]
+    read = (options.model, options.data, options.reference)
+    given = [Path(path) for path in read if isinstance(path, (str, Path))]
     return (*given, *_modules(options.imports))
 
 

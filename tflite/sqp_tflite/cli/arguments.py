@@ -25,18 +25,19 @@ def export_parser() -> argparse.ArgumentParser:
         "Export a Keras model to a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
         examples.EXPORT,
     )
-    parser.add_argument("model", type=_path, metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
+    parser.add_argument("model", type=_path, metavar="MODEL", help=".keras, .h5 or .tflite file, or SavedModel folder")
     parser.add_argument(
         "-o",
         "--output",
         type=_path,
         metavar="OUT.tflite",
-        help="default: the model's name with .tflite, beside it; - for standard output",
+        help="default: the model's name with .tflite (_sqp.tflite for a .tflite), beside it; - for standard output",
     )
     _target(parser)
     _numbers(parser)
     _data(parser)
     _activations(parser)
+    _finished(parser)
     _memory(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop; needs no --data")
     firmware = parser.add_argument_group("firmware")
@@ -89,7 +90,7 @@ def check_parser() -> argparse.ArgumentParser:
     parser = _parser(
         "sqp-check", "Compare a TFLite file with its Keras model on each installed interpreter.", examples.CHECK
     )
-    parser.add_argument("model", type=_path, metavar="MODEL", help=".keras or .h5 file, or SavedModel folder")
+    parser.add_argument("model", type=_path, metavar="MODEL", help=".keras, .h5 or .tflite file, or SavedModel folder")
     parser.add_argument("file", type=_path, metavar="FILE.tflite", help="any TFLite file made from the model")
     _data(parser)
     parser.add_argument(
@@ -210,6 +211,22 @@ def _activations(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="max change of an output against the model as given, as a share of the output's range (default: 0.02 with "
         "--replace accurate, 0.25 with other rules, and never less than the number type costs)",
+    )
+
+
+def _finished(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("finished .tflite files as MODEL")
+    group.add_argument(
+        "--reference",
+        type=_path,
+        metavar="FILE",
+        help="the model that a repaired int8 file should compute: its float .tflite, or the Keras model",
+    )
+    group.add_argument(
+        "--faithful",
+        action="store_true",
+        help="with --lowering table: tables of what LiteRT's integer kernels compute, code by code, instead of what "
+        "the operators mean",
     )
 
 

@@ -28,6 +28,9 @@ _ONLY_DATA = (
 )
 _NO_INTERPRETER = "no interpreter is installed that could run the file. Install one: pip install ai-edge-litert"
 
+SUFFIX, _CHANGED = ".tflite", "_sqp"
+"""The ending of a TFLite file, and what its name gains in the name of one that is made from it."""
+
 __all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
 
 
@@ -47,9 +50,10 @@ def check_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _export(call: Call) -> Outcome:
+    from sqp_tflite.finished.settle import settled
     from sqp_tflite.validate import inputs, validate
 
-    options = _options(call)
+    options = settled(_options(call))
     validate(options)
     with progress_of(call) as tell:
         tell("load")
@@ -107,6 +111,8 @@ def _options(call: Call) -> ExportOptions:
         ram=given.ram,
         flash=given.flash,
         max_memory=given.max_memory,
+        reference=given.reference,
+        faithful=given.faithful,
         reports=piped.named(given.report),
         command=call.command,
     )
@@ -120,7 +126,9 @@ def _beside(model: Path) -> Path:
         raise BadInputError(
             f"An output needs a name. Received: {accept.quoted(model)}, which has none. Pass it with -o."
         )
-    return named.with_name(f"{named.name if os.path.isdir(named) else named.stem}.tflite")
+    stem = named.name if os.path.isdir(named) else named.stem
+    # A finished file stays as it is.
+    return named.with_name(f"{stem}{_CHANGED if named.suffix == SUFFIX else ''}{SUFFIX}")
 
 
 def _inspect(call: Call) -> Outcome:

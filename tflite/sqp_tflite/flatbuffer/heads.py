@@ -48,6 +48,12 @@ def drop_heads(editor: Editor) -> tuple[str, ...]:
     return tuple(lost)
 
 
+def ends_in(main: Subgraph) -> tuple[Op | None, ...]:
+    """Returns the softmax or sigmoid that each output ends in, None for others."""
+    makers = main.makers()
+    return tuple(_head(main, makers, output)[1] for output in main.outputs)
+
+
 def _head(main: Subgraph, makers: dict[int, Op], output: int) -> tuple[list[Op], Op | None]:
     """The operators between the head and the output, the last first, and the head."""
     behind: list[Op] = []

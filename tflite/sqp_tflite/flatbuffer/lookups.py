@@ -95,13 +95,14 @@ def alone(content: bytes, chain: Chain) -> bytes:
 
 
 def all_codes(shape: tuple[int, ...]) -> NDArray[np.int8]:
-    """Returns tensors of a shape in which every code of int8 stands at the first place and at the last.
+    """Returns tensors of a shape in which every code of int8 stands at two places or more.
 
     A kernel may round elements differently that it computes several at once.
     """
     size = int(np.prod(shape))
-    rows = [(np.arange(size) + first) % len(CODES) for first in range(len(CODES))]
-    return np.stack([CODES[row].reshape(shape) for row in rows]).astype(np.int8)
+    count = -(-2 * len(CODES) // size)
+    places = np.arange(count * size) % len(CODES)
+    return CODES[places].reshape(count, *shape).astype(np.int8)
 
 
 def entries_of(codes: NDArray[np.int8], results: NDArray[Any]) -> NDArray[np.int8] | None:

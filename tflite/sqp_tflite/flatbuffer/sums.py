@@ -13,8 +13,8 @@ from sqp_tflite.flatbuffer.arithmetic import Value, Writer
 from sqp_tflite.flatbuffer.chains import Chain
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.functions import Found
-from sqp_tflite.flatbuffer.graph import Op, Subgraph
-from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.flatbuffer.graph import Op, Subgraph, Tensor
+from sqp_tflite.layer_names import FORM_SCOPE, LayerNames
 
 _CONTRACTING = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
@@ -22,8 +22,10 @@ Written = Sum | float
 """What an activation becomes: a sum, or the b of a squareplus."""
 
 
-def replace(editor: Editor, activations: Mapping[Found, Written], softmaxes: tuple[Op, ...] = ()) -> None:
-    """Puts sums in the place of activations.
+def replace(
+    editor: Editor, activations: Mapping[Found, Written], softmaxes: tuple[Op, ...] = ()
+) -> dict[int, tuple[str, ...]]:
+    """Puts sums in the place of activations, and returns {tensor: the operators that compute it now}.
 
     Args:
         editor: Of a file that was not changed since it was opened.
@@ -50,9 +52,13 @@ def replace(editor: Editor, activations: Mapping[Found, Written], softmaxes: tup
         writer, x = write(op.inputs[0], op.outputs[0])
         softmax(x, writer, float(op.options.get("beta", 1.0)))
         replaced[op.index] = writer.finished(op.outputs[0])
+    for result in {ops[-1].outputs[0] for ops in replaced.values()} - set(main.outputs):
+        # The name says that only an activation's form made it: a quantiser treats such tensors differently.
+        editor.rename(result, f"{layers.of(main.tensors[result].name)}/{FORM_SCOPE}/Result_{result}")
     if replaced:
         editor.replace_ops(replaced)
         editor.drop_unused()
+    return {ops[-1].outputs[0]: tuple(op.name for op in ops) for ops in replaced.values()}
 
 
 def squareplus(x: Value, b: float, halved: bool = False) -> Value:
@@ -73,18 +79,29 @@ def softmax(x: Value, writer: Writer, beta: float) -> Value:
     return power * writer.op("RSQRT", total * total)
 
 
-def _halved(editor: Editor, main: Subgraph, chain: Chain) -> bool:
-    """Puts the half of a squareplus into the weights and bias in front, and returns whether that was possible."""
-    makers, readers = main.makers(), main.readers()
-    op = makers.get(chain.source)
+def can_halve(main: Subgraph, chain: Chain) -> bool:
+    """Returns whether the half of a squareplus can go into the weights and the bias in front.
+
+    Args:
+        main: Holds it.
+        chain: The squareplus.
+    """
+    return bool(_in_front(main, chain))
+
+
+def _in_front(main: Subgraph, chain: Chain) -> tuple[Tensor, ...]:
+    """The weights and the bias of the operator in front of a chain, if nothing else depends on them."""
+    op, readers = main.makers().get(chain.source), main.readers()
     if op is None or op.name not in _CONTRACTING or op.fused or chain.source in main.outputs:
-        return False
-    constants = [main.tensors[index] for index in op.inputs[1:] if index >= 0]
-    alone = all(tensor.values is not None and len(readers[tensor.index]) == 1 for tensor in constants)
-    if not alone or any(tensor.dtype != "float32" for tensor in constants):
-        return False
-    if not set(chain.ops).issuperset(reader.index for reader in readers[chain.source]):
-        return False
+        return ()
+    constants = tuple(main.tensors[index] for index in op.inputs[1:] if index >= 0)
+    plain = all(one.values is not None and one.dtype == "float32" and len(readers[one.index]) == 1 for one in constants)
+    alone = set(chain.ops).issuperset(reader.index for reader in readers[chain.source])
+    return constants if plain and alone else ()
+
+
+def _halved(editor: Editor, main: Subgraph, chain: Chain) -> bool:
+    constants = _in_front(main, chain)
     for tensor in constants:
         editor.set_values(tensor.index, np.asarray(tensor.values) * np.float32(0.5))
-    return True
+    return bool(constants)

@@ -99,11 +99,11 @@ def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> 
     rows: list[list[NDArray[Any]]] = [[] for _ in graph.outputs]
     for sample in range(len(inputs[0])):
         for place, tensor in enumerate(graph.inputs):
-            opened.set(place, encode(inputs[place][sample : sample + 1], tensor))
+            opened.set(place, encode(inputs[place][sample].reshape(tensor.shape), tensor))
         opened.invoke()
         for place, row in enumerate(rows):
             row.append(opened.get(place))
-    codes = tuple(np.concatenate([np.reshape(value, (1, *value.shape[1:])) for value in row]) for row in rows)
+    codes = tuple(np.concatenate([value if value.shape[:1] == (1,) else value[None] for value in row]) for row in rows)
     values = tuple(decode(code, tensor) for code, tensor in zip(codes, graph.outputs, strict=True))
     scales = tuple(tensor.quantization.scales[0] if tensor.quantization else None for tensor in graph.outputs)
     return Outputs(values, codes, scales)

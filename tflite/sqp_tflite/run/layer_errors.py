@@ -69,7 +69,8 @@ def observe_here(
     rows: dict[str, list[NDArray[Any]]] = {name: [] for name in tensors}
     for sample in range(len(inputs[0])):
         for index, array in zip(main.inputs, inputs, strict=True):
-            interpreter.set_tensor(index, encode(array[sample : sample + 1], main.tensors[index]))
+            tensor = main.tensors[index]
+            interpreter.set_tensor(index, encode(array[sample].reshape(tensor.shape), tensor))
         interpreter.invoke()
         for name, tensor in tensors.items():
             rows[name].append(_value(interpreter, tensor, codes))

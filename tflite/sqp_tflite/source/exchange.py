@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import keras
 import numpy as np
@@ -56,6 +56,8 @@ class Exchanged:
         notes: How to read outputs whose softmax or sigmoid was dropped; what was left and why.
         left: Pairs (layer whose activation was left, what to do about it).
         was: Pairs (layer whose activation was exchanged, that activation).
+        repaired: Whether the user's file computes something else than it means, and is not what this is compared with.
+        unproven: What no comparison covers, in sentences.
     """
 
     loaded: Loaded
@@ -67,6 +69,8 @@ class Exchanged:
     notes: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     was: tuple[tuple[str, Activation], ...] = ()
+    repaired: bool = False
+    unproven: tuple[str, ...] = ()
 
 
 def exchange(
@@ -120,7 +124,7 @@ def _exchanged(
     new, report = with_bound(MAX_ERRORS[0] if max_error is None else max_error)
     rules = set(replace.values() if isinstance(replace, Mapping) else [replace])
     if max_error is None and "accurate" in rules:
-        new, report, chosen = _refined(given, new, report, inputs, with_bound)
+        new, report, chosen = refined(given, new, report, inputs, with_bound)
         notes += chosen
     replacements = tuple(
         Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
@@ -142,16 +146,34 @@ def _exchanged(
     )
 
 
-def _refined(
+class Replaced(Protocol):
+    """What an exchange says about itself."""
+
+    @property
+    def replacements(self) -> Sequence[Any]:
+        """Returns one row per activation, with `terms`, its number of roots."""
+
+
+_Report = TypeVar("_Report", bound=Replaced)
+
+
+def refined(
     given: Loaded,
     new: Loaded,
-    report: sqp_keras.ReplacementReport,
+    report: _Report,
     inputs: Samples,
-    with_bound: Callable[[float], tuple[Loaded, sqp_keras.ReplacementReport]],
-) -> tuple[Loaded, sqp_keras.ReplacementReport, tuple[str, ...]]:
+    with_bound: Callable[[float], tuple[Loaded, _Report]],
+) -> tuple[Loaded, _Report, tuple[str, ...]]:
     """Returns the exchange with the first bound that changes no output by more than `GOOD_ENOUGH`, and a note on it.
 
     Many activations in sequence amplify what each of them changes, so that the bound of one says little about the end.
+
+    Args:
+        given: The model before.
+        new: The model with the first of `MAX_ERRORS`.
+        report: What was exchanged in it.
+        inputs: The samples.
+        with_bound: Returns the model, and the report, with another bound.
     """
     arrays = [array[:_ROWS] for array in inputs.inputs]
     before = given.call(arrays)

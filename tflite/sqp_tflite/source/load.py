@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -59,6 +59,7 @@ class Loaded:
         keep: What must stay alive while `call` is used.
         warnings: What the user should know about the file's meaning.
         owners: What has variables in a SavedModel, by its name: a layer of Keras, or a module.
+        content: The file, for a model that is a finished TFLite file; empty for others.
     """
 
     model: Any
@@ -69,6 +70,7 @@ class Loaded:
     keep: Any = None
     warnings: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
+    content: bytes = field(default=b"", repr=False)
 
 
 def load(

@@ -1,0 +1,79 @@
+"""Brings a finished file into the form that the other steps read, and says what was changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.finished.model import ORIGIN
+from sqp_tflite.flatbuffer.cleaned import close, fold_shapes, fold_weights, shapes_of
+from sqp_tflite.flatbuffer.edit import Editor
+from sqp_tflite.flatbuffer.graph import Subgraph
+from sqp_tflite.flatbuffer.op_versions import versioned
+from sqp_tflite.source.load import Loaded
+from sqp_tflite.worker import ChildError, lent
+
+
+def cleaned(model: Loaded, quantize: str) -> tuple[bytes, tuple[str, ...]]:
+    """Returns the file with a fixed batch, constant shapes and plain weights, and what was done, in sentences.
+
+    A file to which none of this applies is returned as it is.
+
+    Args:
+        model: The finished file.
+        quantize: The wanted number type; "float16" and "dynamic" keep narrow weights.
+
+    Raises:
+        BadInputError: LiteRT, which computes the shapes, does not run it.
+    """
+    editor = Editor(model.content)
+    before, notes = editor.graph.main, list[str]()
+    if not _needed(before):
+        return model.content, ()
+    editor.give_own_names()
+    close(editor)
+    names = shapes_of(editor.main())
+    if names:
+        content = editor.bytes()
+        editor = Editor(content)
+        fold_shapes(editor, _observed(content, model, names))
+    content = editor.bytes()
+    editor = Editor(content)
+    sparse, narrow = fold_weights(editor) if quantize not in ("float16", "dynamic") else (0, 0)
+    if any(tensor.open == (0,) for tensor in before.tensors):
+        notes.append("The batch was open and is fixed to 1.")
+    if sparse:
+        notes.append(f"{sparse} sparse weight(s) are dense now: TensorFlow Lite Micro reads no others.")
+    if narrow:
+        notes.append(f"{narrow} weight(s) of fewer bits are float32 now, with the same values.")
+    versioned(editor)
+    return editor.bytes(), tuple(notes)
+
+
+def _needed(graph: Subgraph) -> bool:
+    open_batch = any(tensor.open for tensor in graph.tensors)
+    narrow = any(
+        (op.name == "DEQUANTIZE" and graph.tensors[op.inputs[0]].constant)
+        or op.name in ("DENSIFY", "SHAPE")
+        or (op.dtype == "float32" and op.weights in ("int8", "uint8", "int4"))
+        for op in graph.ops
+    )
+    read = {index for op in graph.ops for index in op.inputs} | set(graph.outputs)
+    dead = any(op.outputs and read.isdisjoint(op.outputs) for op in graph.ops)
+    return open_batch or narrow or dead
+
+
+def _observed(content: bytes, model: Loaded, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    zeros = tuple(np.zeros((1, *spec.shape), spec.dtype) for spec in model.inputs)
+    with lent(ORIGIN, ("sqp_tflite.run.interpreters",)) as worker:
+        try:
+            found = worker.call("sqp_tflite.run.layer_errors:observe_here", content, zeros, names)
+        except ChildError as error:
+            raise BadInputError(
+                f"A finished file must run on LiteRT. Received: `{model.source}`, which it does not run: {error}. "
+                "Export the model that it was made from."
+            ) from error
+    return {name: values[0] for name, values in found.items()}

@@ -1,0 +1,149 @@
+"""A finished file as a model: what its own interpreter computes is the reference."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sqp_tflite.accept import quoted
+from sqp_tflite.errors import BadInputError
+from sqp_tflite.files import Content, content_of
+from sqp_tflite.flatbuffer.edit import Editor
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
+from sqp_tflite.flatbuffer.heads import drop_heads
+from sqp_tflite.flatbuffer.read import bytes_of, opened
+from sqp_tflite.limits import Limit
+from sqp_tflite.run import interpreters
+from sqp_tflite.run.extremes import bounded, codes_of
+from sqp_tflite.source.load import InputSpec, Loaded
+from sqp_tflite.source.made_up import Scale
+from sqp_tflite.wording import listed
+
+ORIGIN = "litert"
+"""The interpreter that a file is taken to be made for."""
+
+_NO_NUMBERS = ("string", "resource", "variant", "complex64", "complex128")
+_SINGLE_SCALE = ("int8", "uint8", "int16")
+
+
+def is_file(model: Any) -> bool:
+    """Returns whether a model is the path of a TFLite file."""
+    return isinstance(model, (str, Path)) and content_of(Path(model)) is Content.TFLITE
+
+
+def loaded(path: str | Path, allowed: Limit) -> Loaded:
+    """Returns the description of a finished file.
+
+    Args:
+        path: The file.
+        allowed: How much memory it, and each of its tensors, may take.
+
+    Raises:
+        BadInputError: It cannot be read, has no inputs or outputs, or some that are no numbers or of open size.
+    """
+    content, what = bytes_of(path, allowed=allowed)
+    graph = opened(content, what)[1]
+    interpreters.require_room(graph, what, allowed)
+    return described(content, graph, str(path))
+
+
+def described(content: bytes, graph: Graph, source: str) -> Loaded:
+    """Returns the description of a file that was read.
+
+    Args:
+        content: The file.
+        graph: What it holds.
+        source: What messages call it.
+    """
+    for which, tensors in (("inputs", graph.inputs), ("outputs", graph.outputs)):
+        _require_ends(which, tensors, source)
+    names, outputs = end_names(graph)
+    specs = tuple(
+        InputSpec(name, without_batch(tensor), "float32" if tensor.quantization else tensor.dtype)
+        for name, tensor in zip(names, graph.inputs, strict=True)
+    )
+
+    def call(values: Sequence[Any]) -> dict[str, Any]:
+        try:
+            found = interpreters.run(ORIGIN, content, tuple(np.asarray(value) for value in values))
+        except interpreters.RuntimeFailedError as error:
+            raise BadInputError(
+                f"A finished file must run on LiteRT, whose outputs the new file is compared with. Received: "
+                f"{quoted(source)}, which it does not run: {error}. Export the model that it was made from."
+            ) from error
+        return dict(zip(outputs, found.values, strict=True))
+
+    return Loaded(None, call, source, specs, (), content=content)
+
+
+def _require_ends(which: str, tensors: tuple[Tensor, ...], source: str) -> None:
+    if not tensors:
+        raise BadInputError(
+            f"A file must have inputs and outputs, or there is nothing to compare. Received: {quoted(source)} without "
+            f"{which}. Pass another file."
+        )
+    odd = [f"`{tensor.name}` of type {tensor.dtype}" for tensor in tensors if tensor.dtype in _NO_NUMBERS]
+    wide = [tensor for tensor in tensors if any(place > 0 for place in tensor.open)]
+    if odd:
+        raise BadInputError(
+            f"The {which} of a file for a device must be numbers. Received: {', '.join(odd[:4])} in {quoted(source)}. "
+            "Make the file without this part, and do it in your program."
+        )
+    if wide and which == "inputs":
+        raise BadInputError(
+            "Every dimension after the batch must be fixed, because a device's memory is. Received: input "
+            f"`{wide[0].name}` of {quoted(source)}, whose dimension {wide[0].open[-1]} is open. Convert its source "
+            "again with inputs of full size."
+        )
+    if 0 in [size for tensor in tensors for size in tensor.shape]:
+        raise BadInputError(
+            f"Every dimension must be at least 1. Received: {which} of {quoted(source)} with a dimension of 0. "
+            "Convert its source again with inputs of full size."
+        )
+
+
+def without_batch(tensor: Tensor) -> tuple[int, ...]:
+    """Returns the shape of one sample: some files have no batch dimension."""
+    return tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
+
+
+def end_names(graph: Graph) -> tuple[list[str], list[str]]:
+    """Returns what a file calls its inputs and outputs: by its signature if it has one, else by their tensors."""
+    signature = next((one for one in graph.signatures if one.subgraph == 0), None)
+    found = []
+    for tensors, named in (
+        (graph.inputs, signature.inputs if signature else {}),
+        (graph.outputs, signature.outputs if signature else {}),
+    ):
+        known = {index: name for name, index in named.items()}
+        names = [known.get(tensor.index) or tensor.name for tensor in tensors]
+        counts, used = Counter(names), Counter[str]()
+        for place, name in enumerate(names):
+            if counts[name] > 1 or not name:
+                names[place] = f"{name or 'value'}_{used[name]}"
+                used[name] += 1
+        found.append(names)
+    return found[0], found[1]
+
+
+def scales(model: Loaded, graph: Graph) -> dict[str, Scale]:
+    """Returns what numbers the inputs take, as far as their codes say it."""
+    return bounded(model.inputs, [codes_of(graph, place) for place in range(len(graph.inputs))], {})
+
+
+def without_heads(model: Loaded) -> tuple[Loaded, tuple[str, ...], tuple[str, ...]]:
+    """Returns the file without its last softmax or sigmoid, what each output lost, and how to read it now."""
+    editor = Editor(model.content)
+    heads = drop_heads(editor)
+    if not any(heads):
+        return model, (), ("No output ends in a softmax or sigmoid: nothing was dropped.",)
+    content, (_, names) = editor.bytes(), end_names(editor.graph)
+    lost = [f"`{name}` ({head})" for name, head in zip(names, heads, strict=True) if head]
+    note = f"Dropped at the end: {listed(lost)}. The largest value is still the answer; a sigmoid's 0.5 is 0 now."
+    made = described(content, opened(content)[1], model.source)
+    return dataclasses.replace(made, inputs=model.inputs), heads, (note.replace("``", "`"),)
