@@ -27,7 +27,8 @@ from sqp_tflite.source.samples import Samples
 from sqp_tflite.wording import joined, listed
 from sqp_tflite.worker import lent
 
-_ROOTS = ("SQRT", "RSQRT")
+_CURVED = ("SQRT", "RSQRT", "DIV")
+"""Operators that are admitted: some programs write gelu as a fraction of polynomials."""
 _SHORTEST = 5
 """Operators of squareplus where nothing is folded into the layer in front."""
 _FEW = 32
@@ -113,12 +114,17 @@ def _sites(main: Subgraph) -> tuple[_Site, ...]:
     layers = LayerNames()
     found = [
         _Site(layers.of(main.tensors[one.chain.result].name), one.known.name, found=one)
-        for one in activations(main, lambda op: op.name not in ADMITTED or op.name in _ROOTS)
+        for one in activations(main, curved)
         if one.known.name != "squareplus" or _improves(main, one)
     ]
     last = [op for op in main.ops if op.name == "SOFTMAX" and op.dtype == "float32"]
     found += [_Site(layers.of(main.tensors[op.outputs[0]].name), "softmax", op=op) for op in last]
     return tuple(sorted(found, key=_place))
+
+
+def curved(op: Op) -> bool:
+    """Returns whether an operator may be part of an activation that has a sum, or of a squareplus."""
+    return op.name not in ADMITTED or op.name in _CURVED
 
 
 def _place(site: _Site) -> int:
