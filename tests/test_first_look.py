@@ -37,10 +37,12 @@ def folder(tmp_path, monkeypatch):
 
 
 WRONG = {
-    "a TFLite file as the model": (
-        "export m_int8.tflite",
-        "a TFLite file.*Look at it with sqp-inspect m_int8.tflite, or pass the Keras model",
+    "a TFLite file with options about Keras": (
+        "export m_int8.tflite --trust-code",
+        "a TFLite file, which names nothing",
     ),
+    "a finished file in other numbers": ("export m_int8.tflite --quantize float16", "keeps its numbers"),
+    "a reference for a Keras model": ("export m.keras --reference m_int8.tflite", "is about a finished TFLite file"),
     "arrays as the model": ("export d.npz", r"must be a Keras model. Received: arrays \(.npz\).*samples with --data"),
     "an array as the model": ("export x.npy", r"must be a Keras model. Received: an array \(.npy\)"),
     "the graph of a SavedModel": ("export sm/saved_model.pb", "a part of a SavedModel. Pass its folder, `sm`"),
@@ -48,7 +50,6 @@ WRONG = {
     "a folder without a model": ("export plain", "Received: a folder without saved_model.pb. Pass the path of"),
     "the root folder": ("export /", "Received: a folder without saved_model.pb"),
     "the current folder": ("export .", "Received: a folder without saved_model.pb"),
-    "a TFLite file as the model of a check": ("check m_int8.tflite m_int8.tflite", "must be a Keras model"),
     "no file to check": ("check m.keras no.tflite", "`no.tflite` does not exist"),
     "no data to check": ("check m.keras m_int8.tflite --data no.npz", "`no.npz` does not exist"),
     "arrays to inspect": ("inspect d.npz", r"is not a TFLite file.*holds arrays \(.npz\).*take as --data"),

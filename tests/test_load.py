@@ -47,11 +47,11 @@ def test_not_a_model(tmp_path, content):
         load(path)
 
 
-def test_a_tflite_file_is_sent_to_inspect(tmp_path):
+def test_a_damaged_tflite_file_gets_one_line(tmp_path):
     path = tmp_path / "x.tflite"
     path.write_bytes(b"\x1c\x00\x00\x00TFL3" + b"\x00" * 20)
-    with pytest.raises(sqp_tflite.BadInputError, match="sqp-inspect"):
-        load(path)
+    with pytest.raises(sqp_tflite.BadInputError, match="begins like a TFLite file and is damaged"):
+        sqp_tflite.export(path)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9, 0.999])

@@ -32,6 +32,8 @@ GIVEN = {
     "c_style": CStyle("net"),
     "ram": 1,
     "flash": 2,
+    "reference": "f.tflite",
+    "faithful": True,
     "command": "again",
 }
 WANTED = {"quantize": "int8", "lowering": "table", "target": "litert"}
@@ -61,7 +63,7 @@ def test_export_passes_every_parameter_on(monkeypatch):
 def test_every_parameter_of_export_is_an_option_with_the_same_default():
     parameters = inspect.signature(pipeline.export).parameters
     fields = {field.name: field for field in dataclasses.fields(ExportOptions)}
-    assert set(parameters) - {"progress"} == set(fields) - {"wanted"} | set(WANTED)
+    assert set(parameters) - {"progress"} == set(fields) - {"wanted", "finished"} | set(WANTED)
     # Every option is set to something else than its default, or a dropped parameter would not show.
     assert all(fields[name].default != value for name, value in GIVEN.items())
     for name, parameter in parameters.items():
@@ -102,6 +104,10 @@ SHELL = {
             "c_style": CStyle("net", ".rodata"),
             "reports": (Path("r.html"),),
         },
+    ),
+    "a finished file": (
+        ["--reference", "f.tflite", "--faithful"],
+        {"reference": "f.tflite", "faithful": True},
     ),
     "budgets": (["--ram", "2k", "--flash", "3"], {"ram": 2048, "flash": 3}),
     "a dry run": (["--dry-run"], {"dry_run": True, "output": None}),

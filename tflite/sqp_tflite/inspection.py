@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 
 from sqp_tflite.errors import BadInputError, CrashedError
-from sqp_tflite.flatbuffer.graph import Graph, numbers
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, numbers
+from sqp_tflite.flatbuffer.heads import ends_in
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
@@ -19,10 +20,8 @@ from sqp_tflite.wording import joined
 
 _MOST_NAMED = 3
 
-_FREE_REMEDY = (
-    "A device without a math library needs the Keras model: sqp-export MODEL --replace accurate --head logits. "
-    "Otherwise check with --require runs."
-)
+_BY_FILE = {"int8": "--lowering table", "int16x8": "--head logits"}
+_BY_FLOATS = "--replace accurate"
 
 
 def inspection(
@@ -156,8 +155,19 @@ def _not_free(graph: Graph, needs: tuple[str, ...]) -> tuple[Finding, ...]:
         custom = row.op.startswith("CUSTOM:")
         rule = "A custom operator may need exp or log: the file does not say what it computes." if custom else ""
         rule = rule or f"{row.op} needs exp or log."
-        found.append(Finding(_named(row), row.op, row.dtype, rule, _FREE_REMEDY, Kind.OP))
+        found.append(Finding(_named(row), row.op, row.dtype, rule, _free_remedy(graph, row), Kind.OP))
     return tuple(found)
+
+
+def _free_remedy(graph: Graph, row: OpRow) -> str:
+    """Which option of sqp-export mends the file itself."""
+    ends = {head.name for head in ends_in(graph.main) if head is not None}
+    floats = row.dtype in FLOAT_DTYPES
+    option = "--head logits" if row.op in ends else _BY_FLOATS if floats else _BY_FILE.get(numbers(graph), "")
+    whole = "Otherwise check with --require runs."
+    if not option or row.op.startswith("CUSTOM:"):
+        return f"A device without a math library needs a file that is made without it. {whole}"
+    return f"A device without a math library needs the file without it: sqp-export FILE.tflite {option}. {whole}"
 
 
 def _grouped(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -15,6 +15,8 @@ EXPORT = """examples:
       replaces softplus, ELU, SiLU, GELU, sigmoid, tanh ... with sums of square roots, drops a final softmax
   sqp-export model.keras --replace silu=accurate,dense_2=fast --dry-run
       only prints what each activation becomes and what it costs
+  sqp-export vendor_int8.tflite --lowering table --reference float.tflite
+      repairs a finished int8 file: a table for each activation, compared with the float file
   sqp-export model.keras --emit c,resolver,golden,project --report report.html
       also writes the files that a firmware engineer needs, and a page about the model file
   sqp-export model.keras --ram 64k --flash 256k
@@ -32,7 +34,7 @@ exit codes:
   0    the file may ship
   1    refused: an operator the target lacks, or a budget (every reason is listed)
   2    bad call, bad input, or something is not installed
-  3    the file's outputs differ from the Keras model's
+  3    the file's outputs differ from the model's
   130  interrupted (143: terminated); nothing was written
 
 environment:

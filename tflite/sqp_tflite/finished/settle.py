@@ -44,7 +44,7 @@ def settled(options: ExportOptions) -> ExportOptions:
     if kind not in INTEGER_IO:
         if options.faithful:
             raise BadInputError(
-                f"`--faithful` is about the tables of a file of integers. Received: {quoted(path)}, which is {kind}. "
+                f"`faithful` is about the tables of a file of integers. Received: {quoted(path)}, which is {kind}. "
                 "Leave it out."
             )
         return dataclasses.replace(options, finished=kind)
@@ -57,7 +57,7 @@ def _require_neither(options: ExportOptions) -> None:
     for flag, given in (("faithful", options.faithful), ("reference", options.reference is not None)):
         if given:
             raise BadInputError(
-                f"`--{flag}` is about a finished TFLite file. Received: it with `{options.source}`, a Keras model, "
+                f"`{flag}` is about a finished TFLite file. Received: it with `{options.source}`, a Keras model, "
                 "which is compared with itself. Leave it out."
             )
 
@@ -80,5 +80,5 @@ def _require_integer(options: ExportOptions, kind: str, path: str) -> None:
         )
     if options.faithful and options.wanted.lowering != "table":
         raise BadInputError(
-            "`--faithful` says what tables hold. Received: it without tables. Add --lowering table, or leave it out."
+            "`faithful` says what tables hold. Received: it without tables. Add --lowering table, or leave it out."
         )
