@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SECONDS ?= 600
 SEED ?=
 
-.PHONY: demo test test-large fuzz lint paper package package-check clean help
+.PHONY: demo test test-large fuzz lint paper package package-check readers-check clean help
 
 help:
 	@echo "make demo           train on real digits, export, prove the file on every runtime (about a minute after set-up)"
@@ -17,6 +17,7 @@ help:
 	@echo "make paper          reproduce the paper's table and figures on this machine (under ten minutes)"
 	@echo "make package        build sdist and wheel into dist/ and check their metadata"
 	@echo "make package-check  the same, then install each into a clean environment and use it (2 GB, minutes)"
+	@echo "make readers-check  read exported files with other projects' strict readers (two minutes, 500 MB)"
 	@echo "make clean          remove what the other targets made"
 
 $(READY): pyproject.toml
@@ -53,6 +54,9 @@ package: $(READY)
 
 package-check: package
 	$(BIN)/python tools/check_package.py dist
+
+readers-check: $(READY)
+	$(BIN)/python -m tools.check_readers
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

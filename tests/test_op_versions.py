@@ -1,13 +1,16 @@
 """Operator versions and the oldest runtime are those that TensorFlow's converter writes for the same types."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import sqp_tflite
+from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.edit import Editor
-from sqp_tflite.flatbuffer.op_versions import METADATA, runtime_of, versioned
+from sqp_tflite.flatbuffer.op_versions import METADATA, runtime_of, version_of, versioned
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.run import interpreters
 
@@ -86,3 +89,31 @@ def test_operators_of_two_types_have_two_versions_and_twice_changes_nothing(mode
     again = Editor(editor.bytes())
     versioned(again)
     assert again.bytes() == editor.bytes()
+
+
+def test_every_operator_has_the_options_that_the_schema_has_for_it(model, data):
+    content = sqp_tflite.export(model, quantize="int8", data=data).model_bytes
+    held = schema.unpack(content)
+    without = [
+        schema.names("BuiltinOperator")[schema.op_number(held.operatorCodes[op.opcodeIndex])]
+        for op in held.subgraphs[0].operators
+        if op.builtinOptions is None and schema.options_table(schema.op_number(held.operatorCodes[op.opcodeIndex]))
+    ]
+    assert without == []
+    (reshape,) = (op for op in read(content).main.ops if op.name == "RESHAPE")
+    assert reshape.options["newShape"] == read(content).main.tensors[reshape.outputs[0]].shape
+
+
+def test_a_dense_layer_of_two_inputs_says_so_in_its_version():
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, use_bias=False)])
+    x = np.random.default_rng(0).normal(size=(16, 4)).astype("float32")
+    graph = read(sqp_tflite.export(net, quantize="int8", data=x).model_bytes).main
+    (op,) = graph.ops
+    assert version_of(graph, dataclasses.replace(op, inputs=op.inputs[:2], version=1)) == 6
+    assert version_of(graph, dataclasses.replace(op, inputs=(*op.inputs[:2], -1), version=1)) == 4
+
+
+def test_tensorflows_analyzer_reads_a_file(model, data, capfd):
+    content = sqp_tflite.export(model, quantize="int8", lowering="table", data=data).model_bytes
+    tf.lite.experimental.Analyzer.analyze(model_content=content)
+    assert "GATHER" in capfd.readouterr().out

@@ -93,7 +93,7 @@ def _plain_version(op: Op) -> int:
     if op.dtype != "float32" or op.name not in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
         return op.version
     if op.name == "FULLY_CONNECTED":
-        biased = len(op.inputs) > 2 and op.inputs[2] >= 0
+        biased = len(op.inputs) > 2
         return 1 if biased and not op.options.get("keepNumDims") else 5 if biased else 6
     wide = any(op.options.get(f"dilation{side}Factor", 1) != 1 for side in "WH")
     return 2 if wide and op.name == "DEPTHWISE_CONV_2D" else 1

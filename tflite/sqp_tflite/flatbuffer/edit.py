@@ -249,6 +249,18 @@ class Editor:
                 operator.opcodeIndex = places[key]
         self._model.operatorCodes = codes
 
+    def complete_options(self) -> None:
+        """Gives an operator without an options table the one that the schema has for it: strict readers want it."""
+        for graph in self._model.subgraphs:
+            for operator in graph.operators:
+                code = self._model.operatorCodes[operator.opcodeIndex]
+                table = schema.options_table(schema.op_number(code))
+                if operator.builtinOptions is None and operator.builtinOptions2 is None and table:
+                    self._content, operator.builtinOptionsType = None, schema.number("BuiltinOptions", table)
+                    # A RESHAPE repeats there the shape that it is given.
+                    shape = {"newShape": graph.tensors[operator.outputs[0]].shape} if table == "ReshapeOptions" else {}
+                    operator.builtinOptions = schema.new_options(table, shape)
+
     def retype_dead_outputs(self) -> None:
         """Gives outputs that nothing reads the type of their operator's other outputs: the quantiser skips them."""
         graph = self._main

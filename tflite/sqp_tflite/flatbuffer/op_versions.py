@@ -161,6 +161,8 @@ def version_of(subgraph: Subgraph, op: Op) -> int:
         needed = _INTEGER.get(op.name, (1, 1))[op.dtype == "int16"]
         if op.name == "MUL" and op.dtype == "int8" and _grows(subgraph, op):
             needed = 3
+        elif op.name == "FULLY_CONNECTED" and len(op.inputs) == 2:
+            needed = 6
     elif op.name in _HYBRID and op.dtype == "float32" and op.weights == "int8":
         needed = _HYBRID[op.name][_per_channel(subgraph, op.inputs[1])]
     return max(op.version, needed)
@@ -200,11 +202,12 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 def versioned(editor: Editor) -> None:
-    """Gives the operators of a quantised file the versions that they need, and the file the release that has them.
+    """Gives the operators of a quantised file the versions and options that they need, and the file its oldest release.
 
     Args:
         editor: Of the file.
     """
+    editor.complete_options()
     editor.set_versions([[version_of(graph, op) for op in graph.ops] for graph in editor.graphs()])
     text = runtime_of(editor.graphs()).encode()
     editor.set_metadata(METADATA, text.ljust(_METADATA_BYTES, b"\0"))

@@ -149,6 +149,13 @@ def op_number(code: Any) -> int:
     return int(max(code.builtinCode, code.deprecatedBuiltinCode))
 
 
+@cache
+def options_table(op: int) -> str:
+    """Returns the name of the options table that belongs to an operator, "" for one that has none of its name."""
+    table = "".join(part.title() for part in names("BuiltinOperator").get(op, "").split("_")) + "Options"
+    return table if hasattr(_schema().BuiltinOptions, table) else ""
+
+
 def options(table: Any) -> Mapping[str, Any]:
     """Returns the fields of an options table as plain data, with names in place of an enum's numbers.
 
