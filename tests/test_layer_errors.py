@@ -1,5 +1,7 @@
 """The layer that is wrong is the one that is named, and errors are what they are called."""
 
+import tracemalloc
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import sqp_tflite
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.run.layer_errors import MOST_SAMPLES, layer_errors_here, observe_here, pairs
+from written import Written
 
 NAMES = ("left", "right", "behind")
 LAYERS = LayerNames(NAMES, tuple((name, name) for name in NAMES))
@@ -86,3 +89,21 @@ def test_every_tensor_of_every_sample_is_observed(model, plain):
     for layer, name, _ in pairs(read(plain).main, read(plain).main, LAYERS):
         # float32 sums of up to five products of numbers of about 1.
         np.testing.assert_allclose(found[name][:, 0], expected[layer], atol=1e-5)
+
+
+def test_the_errors_of_many_samples_do_not_fill_the_memory():
+    """A hundred layers of an image network on 64 samples are more than a machine holds."""
+    model = Written()
+    x = model.value(1, 1 << 17, name="x")
+    y, names = x, []
+    for place in range(12):
+        names.append(f"layer{place}")
+        y = model.op("NEG", y, shape=(1, 1 << 17), name=names[-1])
+    content = model.ends([x], [y])
+    inputs = (np.ones((48, 1 << 17), np.float32),)
+    tracemalloc.start()
+    rows = layer_errors_here(content, content, inputs, tuple((name, name, name) for name in names))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert {row.max_abs_error for row in rows} == {0.0}
+    assert peak < 60 * inputs[0][0].nbytes  # All of them would be 576 tensors for each file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,19 @@ def layer_errors_here(
         wanted: The result of `pairs`.
     """
     few = tuple(array[:MOST_SAMPLES] for array in inputs)
-    before = observe_here(plain, few, tuple(row[1] for row in wanted))
-    after = observe_here(reduced, few, tuple(row[2] for row in wanted))
-    rows = []
-    for layer, name, other in wanted:
-        error = float(np.abs(before[name] - after[other]).max(initial=0.0))
-        span = float(before[name].max() - before[name].min()) or 1.0
-        rows.append(LayerError(layer, other, error, error / span))
+    before = _observed(plain, few, tuple(row[1] for row in wanted), codes=False)
+    after = _observed(reduced, few, tuple(row[2] for row in wanted), codes=False)
+    errors, lows, highs = [0.0] * len(wanted), [np.inf] * len(wanted), [-np.inf] * len(wanted)
+    for ours, theirs in zip(before, after, strict=True):
+        for place, (_, name, other) in enumerate(wanted):
+            values = ours[name]
+            errors[place] = max(errors[place], float(np.abs(values - theirs[other]).max(initial=0.0)))
+            lows[place] = min(lows[place], float(values.min(initial=np.inf)))
+            highs[place] = max(highs[place], float(values.max(initial=-np.inf)))
+    rows = [
+        LayerError(layer, other, error, error / ((high - low) if high > low else 1.0))
+        for (layer, _, other), error, low, high in zip(wanted, errors, lows, highs, strict=True)
+    ]
     return tuple(sorted(rows, key=lambda row: -row.error_of_range))
 
 
@@ -63,18 +70,23 @@ def observe_here(
         names: Names of the tensors.
         codes: Whether quantised tensors are returned as their codes.
     """
+    rows = list(_observed(content, inputs, names, codes))
+    return {name: np.stack([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+
+
+def _observed(
+    content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...], codes: bool
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yields the tensors' values sample by sample: all of them at once may be more than the memory holds."""
     main = read(content).main
     interpreter = keeping_tensors(content)
     tensors = {name: tensor for name, tensor in main.by_name().items() if name in set(names)}
-    rows: dict[str, list[NDArray[Any]]] = {name: [] for name in tensors}
     for sample in range(len(inputs[0])):
         for index, array in zip(main.inputs, inputs, strict=True):
             tensor = main.tensors[index]
             interpreter.set_tensor(index, encode(array[sample].reshape(tensor.shape), tensor))
         interpreter.invoke()
-        for name, tensor in tensors.items():
-            rows[name].append(_value(interpreter, tensor, codes))
-    return {name: np.stack(values) for name, values in rows.items()}
+        yield {name: _value(interpreter, held, codes) for name, held in tensors.items()}
 
 
 def keeping_tensors(content: bytes) -> Any:
