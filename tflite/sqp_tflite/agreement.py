@@ -26,6 +26,9 @@ DECIDING = (DATA, ORDINARY)
 MADE_UP = "judged on made-up inputs: pass --data with inputs of your own"
 """What is said beside a verdict without the user's data."""
 
+KERAS = "Keras"
+"""What computes the reference, unless that is a finished file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
@@ -58,6 +61,7 @@ class Agreement:
         column: The column (last axis) that is furthest off among those with ranges ten times smaller than the output's;
             None where no column is judged by itself.
         column_error_of_range: The max error of that column over its own range, for which the same limit holds.
+        by: What computed the outputs that it is compared with: "Keras", or the interpreter of a finished file.
     """
 
     runtime: str
@@ -80,6 +84,7 @@ class Agreement:
     on: str = DATA
     column: int | None = None
     column_error_of_range: float | None = None
+    by: str = KERAS
 
 
 def verdict(rows: tuple[Agreement, ...]) -> str:
@@ -92,6 +97,17 @@ def verdict(rows: tuple[Agreement, ...]) -> str:
         return "parity_failed"
     deciding = [row.status for row in rows if row.on in DECIDING and row.status != "not checked"]
     return "ok" if deciding and set(deciding) == {"ok"} else "not_proven"
+
+
+def heading(rows: tuple[Agreement, ...]) -> str:
+    """Returns what the tables of some rows are about."""
+    by = {row.by for row in rows}
+    if by <= {KERAS}:
+        return "agreement with Keras"
+    runs = " and ".join(sorted(by - {KERAS}))
+    if not any(row.against == GIVEN for row in rows):
+        return f"agreement of the interpreters with {runs}"
+    return f"agreement with {'Keras and ' if KERAS in by else ''}the given file, run by {runs}"
 
 
 _TITLES = {
@@ -149,7 +165,7 @@ def _table(rows: tuple[Agreement, ...], title: str) -> Table:
         "codes": [f"{row.codes:,} of {row.codes_of:,}" if row.codes else "" for row in rows],
         "same class": ["" if row.argmax_agreement is None else f"{row.argmax_agreement:.2%}" for row in rows],
         metric: [_number(row.metric_after, 4) for row in rows],
-        "Keras's": [_number(row.metric_before, 4) for row in rows],
+        f"{rows[0].by}'s": [_number(row.metric_before, 4) for row in rows],
     }
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     return Table(

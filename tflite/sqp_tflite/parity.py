@@ -129,7 +129,7 @@ def check(
     expected = reference(loaded, chosen, allowed=allowed)
     made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
     moved = rounding(loaded, chosen)
-    against = Reference(GIVEN, expected, limit, heads, rounding=moved, columns=quantities(loaded))
+    against = Reference(GIVEN, expected, limit, heads, rounding=moved, columns=quantities(loaded), by=loaded.by)
     judged = compare(content, chosen, against, pairing=Pairing(fed, made))
     return tuple(_judged(row, graph, mark, fed.counted or made.counted) for row in judged.rows)
 

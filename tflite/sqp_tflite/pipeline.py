@@ -261,11 +261,13 @@ def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, op
     above, columns = positive(changed.given), quantities(changed.given)
     # What a repaired file is compared with, where nothing says what was meant, is itself on its own interpreter.
     on = WRITTEN if changed.repaired and changed.loaded is changed.given else GIVEN
-    references = [Reference(on, theirs, limit, changed.heads, above, moved, columns)]
+    references = [Reference(on, theirs, limit, changed.heads, above, moved, columns, by=changed.given.by)]
     if changed.loaded is not changed.given:
         written = reference(changed.loaded, inputs, allowed=allowed)
         moved = rounding(changed.loaded, inputs)
-        references.append(Reference(WRITTEN, written, tolerance, changed.heads, (), moved, columns))
+        references.append(
+            Reference(WRITTEN, written, tolerance, changed.heads, (), moved, columns, by=changed.loaded.by)
+        )
     judged = compare(content, inputs, *references)
     others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, tables, verdict
+from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, heading, tables, verdict
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
@@ -59,7 +59,7 @@ def show_report(console: Console, report: Report) -> None:
     _changes(console, report)
     _operators(console, report.ops)
     if report.agreement:
-        _head(console, "agreement with Keras")
+        _head(console, heading(report.agreement))
         show_agreement(console, report.agreement)
     _memory(console, report.memory)
     _tensors(console, report.inputs, report.outputs)

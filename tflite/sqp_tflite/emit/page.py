@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from sqp_tflite.agreement import tables
+from sqp_tflite.agreement import heading, tables
 from sqp_tflite.emit.curves import Curve, curves
 from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawing, memory_drawing
 from sqp_tflite.emit.templates import template
@@ -57,6 +57,7 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         memory_svg=Markup(memory_drawing(report)),
         curves=[(curve, Markup(curve_drawing(curve)), _worst(curve)) for curve in drawn],
         agreement=tables(report.agreement),
+        heading=heading(report.agreement),
         worst_layer=max((row.error_of_range for row in report.layer_errors), default=0.0) or 1.0,
     )
     return harmless_lines(page)  # The drawings hold names, too.

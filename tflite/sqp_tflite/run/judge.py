@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.agreement import BEYOND, DATA, DECIDING, ENDS, EXTREME, GIVEN, LARGE, ORDINARY, Agreement
+from sqp_tflite.agreement import BEYOND, DATA, DECIDING, ENDS, EXTREME, GIVEN, KERAS, LARGE, ORDINARY, Agreement
 from sqp_tflite.run.interpreters import Outputs
 from sqp_tflite.run.metric import ACCURACY, Metric, argmax_agreement, classifies, metric
 
@@ -56,6 +56,7 @@ class Reference:
         columns: Which outputs have columns that may be quantities of their own. () for none.
         on: Which set of inputs the outputs are for.
         least: What the range of each output is at least: that of the deciding set, in the others. () for 0.
+        by: What computed the outputs: "Keras", or the interpreter of a finished file.
     """
 
     against: str
@@ -67,6 +68,7 @@ class Reference:
     columns: tuple[bool, ...] = ()
     on: str = DATA
     least: tuple[float, ...] = ()
+    by: str = KERAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class _Output:
     dropped: str
     positive: bool
     least: float
+    by: str
 
     @property
     def codes(self) -> int | None:
@@ -150,7 +153,7 @@ def judge(runtime: str, outputs: Outputs, reference: Reference, labels: NDArray[
 
 
 def _paired(outputs: Outputs, reference: Reference) -> list[_Output]:
-    found = []
+    found, by = [], reference.by
     heads = reference.heads or ("",) * len(reference.outputs)
     positive = reference.positive or (False,) * len(reference.outputs)
     least = reference.least or (0.0,) * len(reference.outputs)
@@ -160,7 +163,7 @@ def _paired(outputs: Outputs, reference: Reference) -> list[_Output]:
             raise ValueError(f"Output {name} must have the shape {theirs.shape}. Received: {ours.shape}.")
         bits = 8 * codes.dtype.itemsize
         real = ours.astype(np.float64), theirs.astype(np.float64)
-        found.append(_Output(name, *real, codes, scale, bits, heads[place], positive[place], least[place]))
+        found.append(_Output(name, *real, codes, scale, bits, heads[place], positive[place], least[place], by))
     return found
 
 
@@ -191,7 +194,7 @@ def _judged(
     before, after = None, None
     if labels is not None:
         before, after = metric(as_trained, labels), metric(as_shipped, labels)
-    reason = _broken(output) or _too_far(output, error, share, limit) or _collapsed(before, after)
+    reason = _broken(output) or _too_far(output, error, share, limit) or _collapsed(before, after, output.by)
     column = None if classifies(as_trained, labels) else _worst_column(output, reference, place)
     if column is not None and not reason:
         reason = column.reason
@@ -216,6 +219,7 @@ def _judged(
         column=None if column is None else column.place,
         column_error_of_range=None if column is None else column.share,
         on=reference.on,
+        by=reference.by,
     )
     if reason or reference.against != GIVEN:
         return row, []
@@ -269,7 +273,7 @@ def _limit(output: _Output, reference: Reference, place: int) -> float:
 
 def _broken(output: _Output) -> str:
     if not np.array_equal(np.isfinite(output.ours), np.isfinite(output.theirs)):
-        return "it is not finite where Keras's is"
+        return f"it is not finite where {output.by}'s is"
     return "it is NaN, which agrees with nothing" if np.isnan(output.ours).any() else ""
 
 
@@ -295,15 +299,15 @@ def _coarse(output: _Output, way: str = _OFFSET) -> str:
     used = "one code for all samples" if output.codes == 1 else f"{output.codes} of {2**output.bits:,} codes"
     finer = f"--quantize int16x8 has finer codes; or {way}" if output.bits == 8 else way[0].upper() + way[1:]
     return (
-        f"It uses {used}: a code is {output.scale or 0.0:.3g} wide, and Keras's values span {output.spread:.3g} "
+        f"It uses {used}: a code is {output.scale or 0.0:.3g} wide, and {output.by}'s values span {output.spread:.3g} "
         f"(codes always reach to 0). {finer}."
     )
 
 
-def _collapsed(before: Metric | None, after: Metric | None) -> str:
+def _collapsed(before: Metric | None, after: Metric | None, by: str) -> str:
     if before is None or after is None or not after.collapsed(before):
         return ""
-    return f"the {after.name} on the labels is {after.value:.4g}, Keras's is {before.value:.4g}"
+    return f"the {after.name} on the labels is {after.value:.4g}, {by}'s is {before.value:.4g}"
 
 
 def _warned(output: _Output, before: Metric | None, decides: bool, column: str) -> list[str]:
@@ -315,12 +319,12 @@ def _warned(output: _Output, before: Metric | None, decides: bool, column: str) 
         said.append(low)
     if decides and not output.varies and len(output.theirs) > 1:
         said.append(
-            f"output `{output.name}` is constant in Keras over these samples ({output.size:.3g}): the comparison says "
-            "little. Pass --data with samples that differ."
+            f"output `{output.name}` is constant in {output.by} over these samples ({output.size:.3g}): the comparison "
+            "says little. Pass --data with samples that differ."
         )
     if before is not None and _at_chance(before):
         said.append(
-            f"Keras's own {before.name} on the labels is {before.value:.4g}, no better than one constant answer "
+            f"{output.by}'s own {before.name} on the labels is {before.value:.4g}, no better than one constant answer "
             f"({before.chance:.4g}): check that labels and inputs are in the same order, and that the inputs have the "
             "scale that the model was trained on."
         )
@@ -339,7 +343,7 @@ def _below_zero(output: _Output) -> str:
     if not rows.any():
         return ""
     return (
-        f"output `{output.name}` is above 0 in Keras for every sample, and 0 or less in the file for {int(rows.sum())} "
-        f"of {len(rows)}: a division by it, or its logarithm, fails on the device. Add a small constant there first, "
+        f"output `{output.name}` is above 0 in {output.by} for every sample, and 0 or less in the file for "
+        f"{int(rows.sum())} of {len(rows)}: a division by it, or its logarithm, fails on the device. Add a small constant there first, "
         "give the model's last Squareplus a `floor` of one code or more, or use --quantize int16x8."
     )

@@ -14,6 +14,7 @@ import keras
 
 from sqp_keras.models import sites
 from sqp_tflite import private
+from sqp_tflite.agreement import KERAS
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.source import declared, finite, keras2, keras2_package, model_file, saved_model
@@ -71,6 +72,11 @@ class Loaded:
     warnings: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
     content: bytes = field(default=b"", repr=False)
+
+    @property
+    def by(self) -> str:
+        """Returns what computes the model's outputs here."""
+        return "LiteRT" if self.content else KERAS
 
 
 def load(
