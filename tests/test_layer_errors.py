@@ -9,7 +9,8 @@ import pytest
 import sqp_tflite
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.run.layer_errors import MOST_SAMPLES, layer_errors_here, observe_here, pairs
+from sqp_tflite.report import LayerError
+from sqp_tflite.run.layer_errors import MOST_SAMPLES, layer_errors_here, observe_here, pairs, worst_layers
 from written import Written
 
 NAMES = ("left", "right", "behind")
@@ -107,3 +108,30 @@ def test_the_errors_of_many_samples_do_not_fill_the_memory():
     tracemalloc.stop()
     assert {row.max_abs_error for row in rows} == {0.0}
     assert peak < 60 * inputs[0][0].nbytes  # All of them would be 576 tensors for each file.
+
+
+def small_difference_of_large_numbers() -> keras.Model:
+    """Two layers around 1000 whose difference is about 1: a code of 8 bits is 4 wide there."""
+    keras.utils.set_random_seed(0)
+    i = keras.Input((4,), name="x")
+    sides = [keras.layers.Dense(5, name=name)(i) for name in ("left", "right")]
+    model = keras.Model(i, keras.layers.Dense(2, name="behind")(keras.layers.Subtract(name="difference")(sides)))
+    for name in ("left", "right"):
+        kernel, bias = model.get_layer(name).get_weights()
+        model.get_layer(name).set_weights([kernel, bias + 1000])
+    return model
+
+
+def test_a_file_that_does_not_agree_names_its_worst_layers_and_a_next_step_that_works():
+    model, data = small_difference_of_large_numbers(), {"x": X}
+    with pytest.raises(sqp_tflite.ParityError, match=r"Furthest from the float file: `\w+` \([\d.]+ of") as caught:
+        sqp_tflite.export(model, quantize="int8", data=data)
+    assert caught.value.report.layer_errors[0].layer in str(caught.value) and "--quantize int16x8" in str(caught.value)
+    assert sqp_tflite.export(model, quantize="int16x8", data=data).report.verdict == "ok"
+
+
+def test_what_is_said_of_the_worst_layers_depends_on_the_numbers():
+    rows = tuple(LayerError(f"layer{i}", "t", 1.0, 0.5 - 0.1 * i) for i in range(5))
+    said = worst_layers(rows, "int16x8")
+    assert "`layer2` (0.3 of its range)" in said and "layer3" not in said and "--quantize float32" in said
+    assert worst_layers(rows, "float32") == "" and worst_layers((), "int8").startswith("Next: --quantize int16x8")

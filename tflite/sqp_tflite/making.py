@@ -19,7 +19,7 @@ from sqp_tflite.quantize.conversions import conversions
 from sqp_tflite.quantize.quantize import Reduced, all_findings
 from sqp_tflite.quantize.quantize import quantize as reduce
 from sqp_tflite.quantize.recipe import Request
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, LayerError
 from sqp_tflite.solution import LEAST_SECONDS, Deadline
 from sqp_tflite.source.convert import convert
 from sqp_tflite.source.exchange import Exchanged, exchange
@@ -46,6 +46,7 @@ class Made:
         findings: Why it may not ship.
         changes: Options that should solve all findings; None if none do.
         again: Seconds that a trial with other options may take.
+        layer_errors: Of an integer file, worst first.
     """
 
     content: bytes
@@ -54,6 +55,7 @@ class Made:
     findings: tuple[Finding, ...]
     changes: Changes | None
     again: float
+    layer_errors: tuple[LayerError, ...] = ()
 
 
 def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchanged, Plan]:
@@ -103,7 +105,7 @@ def made(
     findings, changes = remedied(found, _situation(options, given, changed, done.get(Masks))) if found else ((), None)
     findings += conversions(graph, traced.layers, request) if options.no_conversions else ()
     again = max(LEAST_SECONDS, time.monotonic() - began)
-    return Made(made_of.content, graph, traced, findings, changes, again)
+    return Made(made_of.content, graph, traced, findings, changes, again, made_of.layer_errors)
 
 
 def tried(options: ExportOptions, given: Given, worker: Worker, seconds: float) -> tuple[Finding, ...]:

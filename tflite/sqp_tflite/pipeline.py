@@ -30,9 +30,10 @@ from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.places import Place
-from sqp_tflite.report import Finding, Kind, Report
+from sqp_tflite.report import Finding, Kind, LayerError, Report
 from sqp_tflite.run.compare import compare, tolerance_of
 from sqp_tflite.run.judge import Reference, with_head
+from sqp_tflite.run.layer_errors import worst_layers
 from sqp_tflite.run.memory import memory, over_budget
 from sqp_tflite.run.reference import positive, quantities, reference
 from sqp_tflite.run.rounding import rounding
@@ -199,7 +200,8 @@ def run(
         measured = done.keep(_measured(options, content, graph, traced.layers))
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
-        _require_parity(done.keep(_compared(content, graph, given, changed, options)), options, given, changed)
+        compared = done.keep(_compared(content, graph, given, changed, options))
+        _require_parity(compared, options, given, changed, made.layer_errors)
     report = done.report("ok")
     tell("emit")  # From the proven file only.
     files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style(options))
@@ -301,7 +303,9 @@ def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
     )
 
 
-def _require_parity(compared: Compared, options: ExportOptions, given: Given, changed: Exchanged) -> None:
+def _require_parity(
+    compared: Compared, options: ExportOptions, given: Given, changed: Exchanged, layer_errors: tuple[LayerError, ...]
+) -> None:
     """The target must run the file and agree; another interpreter that runs it must agree too."""
     runtime = runtime_of(options.wanted.target)
     bad = [row for row in compared.rows if row.status in ("differs", "failed") and row.runtime == runtime]
@@ -318,6 +322,8 @@ def _require_parity(compared: Compared, options: ExportOptions, given: Given, ch
             else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
             "sqp_keras.distill) and export the result, or accept the change with --max-change."
         )
+    elif any((row.runtime, row.status) == (runtime, "differs") for row in bad):
+        remedy = f"\n{worst_layers(layer_errors, options.wanted.quantize)}".rstrip()
     if not given.inputs.given:
         remedy += f"\nThis was {MADE_UP}."
     raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")

@@ -13,9 +13,36 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.report import LayerError
 from sqp_tflite.run.interpreters import decode, encode
+from sqp_tflite.wording import LONGEST_NAME, harmless, shortened
 
 MOST_SAMPLES = 64
 """The errors are measured on this many samples, the first ones: both files keep every tensor while they run."""
+
+_NAMED = 3
+"""Layers that a message names."""
+
+_NEXT = {
+    "int8": "Next: --quantize int16x8, whose numbers between the layers are 256 times finer.",
+    "int16x8": "Next: --quantize float32; what is left is mostly the rounding of the weights to 8 bits.",
+}
+
+
+def worst_layers(errors: tuple[LayerError, ...], quantize: str) -> str:
+    """Returns where a file of integers that does not agree loses accuracy, and what to do; "" for the float types.
+
+    Args:
+        errors: Worst first; () where they were not measured.
+        quantize: The number type.
+    """
+    if quantize not in _NEXT:
+        return ""
+    shown = ", ".join(
+        f"`{shortened(harmless(row.layer), LONGEST_NAME)}` ({row.error_of_range:.2g} of its range)"
+        for row in errors[:_NAMED]
+    )
+    return (f"Furthest from the float file: {shown}; errors add up from layer to layer. " if shown else "") + _NEXT[
+        quantize
+    ]
 
 
 def pairs(plain: Subgraph, reduced: Subgraph, layers: LayerNames) -> tuple[tuple[str, str, str], ...]:
