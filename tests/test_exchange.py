@@ -12,7 +12,7 @@ import sqp_keras
 import sqp_tflite
 from models import dense
 from sqp_keras.models.choose import SOFTMAX_ERROR
-from sqp_tflite.agreement import GIVEN, WRITTEN
+from sqp_tflite.agreement import GIVEN, ORDINARY, WRITTEN
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, GOOD_ENOUGH
@@ -206,6 +206,14 @@ def test_accurate_takes_the_roots_that_the_outputs_need(activation, roots, chose
         assert {row.terms for row in own.replacements} == {roots - 2}
         assert max(row.error_of_range for row in own.agreement if row.against == "given") > GOOD_ENOUGH
         assert not any("sums of roots" in note for note in own.notes)
+
+
+def test_without_data_the_roots_are_chosen_on_ordinary_inputs():
+    """Among the made-up inputs are some 1000 times as large, whose outputs have a range that hides every change."""
+    report = sqp_tflite.export(narrowing("silu"), replace="accurate").report
+    assert {row.terms for row in report.replacements} == {7}
+    worst = max(row.error_of_range for row in report.agreement if (row.against, row.on) == ("given", ORDINARY))
+    assert worst <= GOOD_ENOUGH
 
 
 def test_samples_are_handed_over_in_the_structure_of_the_inputs(recwarn):

@@ -175,9 +175,9 @@ def refined(
         inputs: The samples.
         with_bound: Returns the model, and the report, with another bound.
     """
-    arrays = [array[:_ROWS] for array in inputs.inputs]
+    arrays, sets = [array[:_ROWS] for array in inputs.inputs], tuple(inputs.parts().values())
     before = given.call(arrays)
-    first = last = _change(before, new.call(arrays))
+    first = last = _change(before, new.call(arrays), sets)
     best, chosen = (new, report), MAX_ERRORS[0]
     for bound in MAX_ERRORS[1:]:
         if last <= GOOD_ENOUGH:
@@ -186,7 +186,7 @@ def refined(
             finer = with_bound(bound)
         except ValueError:  # Some activation has no sum that is so close.
             break
-        change = _change(before, finer[0].call(arrays))
+        change = _change(before, finer[0].call(arrays), sets)
         if change < last:
             best, chosen, last = finer, bound, change
     if chosen == MAX_ERRORS[0]:
@@ -200,12 +200,19 @@ def refined(
     return *best, (note,)
 
 
-def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
-    """Returns the largest change of an output over its range, which includes 0; 0 where it is not a number."""
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], sets: tuple[slice, ...]) -> float:
+    """Returns the largest change of an output in a set over its range there, which includes 0; 0 if it is NaN.
+
+    As in the verdict each set has a range of its own, and at least that of the first: made-up inputs that are 1000
+    times as large as ordinary ones would hide what changes for these.
+    """
     changes = [0.0]
     for was, now in zip(before.values(), after.values(), strict=True):
-        held, made = np.asarray(was, np.float64), np.asarray(now, np.float64)
-        changes.append(float(np.abs(made - held).max(initial=0.0)) / float(np.ptp(np.append(held, 0.0)) or 1.0))
+        held, made, least = np.asarray(was, np.float64), np.asarray(now, np.float64), 0.0
+        for place in sets:
+            spread = max(float(np.ptp(np.append(held[place], 0.0))), least)
+            changes.append(float(np.abs(made[place] - held[place]).max(initial=0.0)) / (spread or 1.0))
+            least = least or spread
     return max(change for change in changes if np.isfinite(change))
 
 
