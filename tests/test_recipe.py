@@ -75,6 +75,16 @@ def test_rsqrt_is_clipped_where_the_roots_span_too_much():
     assert float(near["layer/sqp.act/Rsqrt"]["max"]) == 2.0
 
 
+def test_a_sum_that_is_next_to_0_keeps_the_multiplier_of_the_kernels_below_1():
+    model = Written()
+    left, right = model.value(name="left"), model.value(name="right")
+    graph = read(model.ends([left, right], [model.op("SUB", left, right, name="difference")])).main
+    found = recipe._statistics(graph, {"left": (0.0, 4.0), "right": (0.0, 1.0), "difference": (0.0, 1e-5)})
+    assert 2 * 4.0 / 2**15 < float(found["difference"]["max"]) < 1e-3
+    wide = recipe._statistics(graph, {"left": (0.0, 4.0), "right": (0.0, 1.0), "difference": (-1.0, 0.5)})
+    assert (float(wide["difference"]["min"]), float(wide["difference"]["max"])) == (-1.0, 0.5)
+
+
 def dense_scales(content: bytes) -> list[int]:
     main = read(content).main
     ops = [op for op in main.ops if op.name == "FULLY_CONNECTED"]

@@ -14,6 +14,11 @@ from sqp_tflite.source.rewrites import ALWAYS, INTEGERS, MICRO, WIDE, rewritten
 from sqp_tflite.source.trace import trace
 
 
+class FromTheEnd(keras.layers.Layer):
+    def call(self, x):
+        return tf.cumsum(x, 1, exclusive=True, reverse=True)
+
+
 def gated(layer, **named):
     return lambda x: L.Multiply()([layer(4, 3, activation="relu", **named)(x), layer(4, 3, **named)(x)])
 
@@ -56,6 +61,17 @@ INTEGER = {
     "max of images": ((6, 5, 3), L.GlobalMaxPooling2D(), "Max"),
     "max of a sequence": ((6, 3), L.GlobalMaxPooling1D(), "Max"),
     "max over channels": ((6, 5), lambda x: x - keras.ops.max(x, axis=-1, keepdims=True), "Max"),
+    "a quotient": ((6, 4), lambda x: L.Dense(4)(x) / (1.0 + keras.ops.square(L.Dense(4)(x))), ""),
+    "a quotient of a vector": (
+        (6, 4),
+        lambda x: keras.ops.divide(np.float32([1, 2, 3, 4]), 1.0 + keras.ops.square(x)),
+        "",
+    ),
+    "a running sum of a sequence": ((6, 3), lambda x: keras.ops.cumsum(x, axis=1), "Cumsum"),
+    "a running sum of channels": ((6, 3), lambda x: keras.ops.cumsum(L.Dense(5)(x), axis=-1), "Cumsum"),
+    "a sum from the end": ((6, 3), FromTheEnd(), "Cumsum"),
+    "turned in time": ((6, 3), lambda x: keras.ops.flip(x, axis=1), "ReverseV2"),
+    "turned both ways": ((6, 5, 3), lambda x: keras.ops.flip(x, axis=(1, -1)), "ReverseV2"),
     "a slope for each position": ((4, 4, 3), lambda x: L.PReLU("uniform")(L.Conv2D(3, 1)(x)), "Relu of Neg"),
 }
 
@@ -148,6 +164,44 @@ def test_such_models_agree_on_every_interpreter(name, quantize):
     assert not ops & {"TILE", "SPLIT_V", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"}
     assert ("REDUCE_MAX" in ops) == (gone == "Max" and quantize == "float32")
     assert ("RESIZE_NEAREST_NEIGHBOR" in ops) == (gone == "Tile")
+
+
+CALCULATED = {
+    **{name: case[:2] for name, case in INTEGER.items() if "quotient" in name or "sum" in name or "turned" in name},
+    "a constant matrix for each step": (
+        (6, 8),
+        lambda x: keras.ops.einsum(
+            "btc,tcd->btd", x, np.float32(np.random.default_rng(0).uniform(0.1, 1, (6, 8, 4)) * 2.0 ** -np.arange(4))
+        ),
+    ),
+    "additive attention": ((6, 8), lambda x: L.AdditiveAttention()([L.Dense(4)(x), L.Dense(4)(x)])),
+}
+"""Kinds that had no integer form, or a wrong one."""
+
+
+@pytest.mark.parametrize(
+    ("name", "lowering"), [*((name, "table") for name in CALCULATED), ("additive attention", "integer")]
+)
+def test_what_had_no_integer_form_agrees_in_int8(name, lowering):
+    model = model_of(CALCULATED[name][0], lambda x: L.Dense(3)(CALCULATED[name][1](x)))
+    data = np.float32(np.random.default_rng(0).normal(size=(32, *CALCULATED[name][0])))
+    report = sqp_tflite.export(model, quantize="int8", data=data, lowering=lowering, replace="accurate").report
+    rows = [row for row in report.agreement if row.against == "given"]
+    assert {row.runtime for row in rows if row.status == "ok"} >= {"tflm"}
+    assert not [row for row in rows if row.status == "differs"]
+    # A quotient is a product of two numbers with 8 bits each, and its divisor another.
+    assert max(row.error_of_range for row in rows if row.status == "ok") < (0.06 if "quotient" in name else 0.03)
+    assert not {row.op for row in report.ops} & {"CUMSUM", "REVERSE_V2", "DIV"}
+
+
+def test_constant_matrices_of_int16_are_refused_with_a_layer_and_a_way_out():
+    make, data = CALCULATED["a constant matrix for each step"][1], np.ones((8, 6, 8), "float32")
+    model = model_of((6, 8), make)
+    with pytest.raises(
+        sqp_tflite.RefusedError, match=r"`einsum\w*`: .* no BATCH_MATMUL for int16.*Use `--quantize int8`"
+    ):
+        sqp_tflite.export(model, quantize="int16x8", data=data)
+    assert sqp_tflite.export(model, quantize="int8", data=data).report.verdict == "ok"
 
 
 def test_depthwise_with_dilation_agrees():

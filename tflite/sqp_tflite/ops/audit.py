@@ -55,7 +55,7 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
         layers: Names the Keras layer of each op; without it the tensor's scope is named.
     """
     layers = layers or LayerNames()
-    findings = _each(graph, target, layers, (_op, _version, _hybrid, _rank, _indices, _scales))
+    findings = _each(graph, target, layers, (_op, _version, _hybrid, _wide, _rank, _indices, _scales))
     findings += _open_shapes(graph, layers) + _not_finite(graph, layers)
     return tuple(dict.fromkeys(findings))
 
@@ -201,6 +201,15 @@ def _hybrid(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
     remedy += f", or {' or '.join(others)}." if others else "."
     dtype = f"{op.dtype} with {op.weights} weights"
     return Finding(layer_of(subgraph, op, layers), op.name, dtype, rule, remedy, Kind.DTYPE)
+
+
+def _wide(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    """Only LiteRT multiplies numbers of int16 with a constant batch of int8 matrices."""
+    if op.name != "BATCH_MATMUL" or (op.dtype, op.weights) != ("int16", "int8") or target == "litert":
+        return None
+    rule = f"{NAMES[target]} has no BATCH_MATMUL for int16 inputs with int8 weights."
+    remedy = "Use `--quantize int8`, or float32, or `--target litert`."
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.DTYPE)
 
 
 def _rank(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.edit import Editor
-from sqp_tflite.flatbuffer.graph import Subgraph
+from sqp_tflite.flatbuffer.graph import Op, Subgraph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.combinations import Combination
@@ -34,6 +34,9 @@ step."""
 DEAD_RANGE = 0.75
 """Range of a tensor that is 0 on all data. Not 1: if three scales are within a thousandth of powers of two, LiteRT's
 int16 ADD takes a path that crashes the process."""
+
+_INEXACT = frozenset(("DIV",))
+"""Operators whose integer kernels are too far off to be used, where a table can take their place."""
 
 _NO_QUANTIZE = "no_quantize"
 
@@ -168,6 +171,8 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands, integer
     manager.add_static_config(".*", names.ALL_SUPPORTED, bits, 8)
     if request.per_tensor:
         manager.add_static_config(".*", names.FULLY_CONNECTED, bits, 8, qtyping.QuantGranularity.TENSORWISE)
+    # LiteRT and tflite-runtime read only the first scale of a constant matrix, and silently ignore the rest.
+    manager.add_static_config(".*", names.BATCH_MATMUL, bits, 8, qtyping.QuantGranularity.TENSORWISE)
     if not integer_ends:
         for end in (names.INPUT, names.OUTPUT):
             manager.add_quantization_config(".*", end, algorithm_key=_NO_QUANTIZE)
@@ -210,7 +215,11 @@ def _islands(graph: Subgraph, request: Request) -> Islands:
     has = kernels(request.target)
     bits = INTEGER_BITS[request.quantize]
     static = _static_ops(bits)
-    found = islands(graph, request.lowering, lambda op: op in static and f"int{bits}" in has.get(op, ()), request.forms)
+
+    def native(op: str) -> bool:
+        return op in static and op not in _INEXACT and f"int{bits}" in has.get(op, ())
+
+    found = islands(graph, request.lowering, native, request.forms)
     if bits == 8:
         return found
     # Tables of 65,536 entries are not made: what would be one stays in float, where float is allowed.
@@ -244,6 +253,9 @@ def _statistics(graph: Subgraph, ranges: dict[str, tuple[float, float]]) -> dict
         if in_scope(root) and root in ranges and ranges[v][1] > 0:
             clipped[root] = 0.0, min(ranges[root][1], ROOT_SPAN / float(np.sqrt(ranges[v][1])))
     statistics = {}
+    for op in graph.ops:
+        if op.name in ("ADD", "SUB"):
+            _widen_sum(graph, op, clipped)
     for name, (low, high) in clipped.items():
         if low == high == 0:
             high = DEAD_RANGE
@@ -252,6 +264,26 @@ def _statistics(graph: Subgraph, ranges: dict[str, tuple[float, float]]) -> dict
         statistics[name] = {"min": np.array(low), "max": np.array(high)}
     return statistics
 
+
+def _widen_sum(graph: Subgraph, op: Op, ranges: dict[str, tuple[float, float]]) -> None:
+    """Widens the range of a sum that is next to 0 beside its operands: the kernels' multiplier must stay below 1.
+
+    It is 2 * (the operands' largest scale) / (2**15 * the sum's scale) for int16. What is gained by a finer scale is
+    below the operands' own steps; beyond it, the kernel ends the process.
+    """
+    result = graph.tensors[op.outputs[0]].name
+    sizes = [0.0]
+    for operand in graph.operands(op):
+        held = operand.values
+        span = ranges.get(operand.name, (0.0, 0.0)) if held is None else (float(held.min()), float(held.max()))
+        sizes.append(max(map(abs, span)))
+    least = max(sizes) * _LEAST_SUM
+    if result in ranges and max(map(abs, ranges[result])) < least:
+        ranges[result] = min(ranges[result][0], 0.0), least
+
+
+_LEAST_SUM = 2.0**-13
+"""Least size of a sum beside its largest operand: twice the bound of the int16 kernels."""
 
 _CHANNEL_AXIS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "TRANSPOSE_CONV": 0, "DEPTHWISE_CONV_2D": 3}
 _BIAS_PLACE = {"CONV_2D": 2, "FULLY_CONNECTED": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sqp_tflite.layer_names import in_scope
 from sqp_tflite.source.frozen import Frozen
 
 
@@ -98,6 +99,67 @@ def rows(graph: Frozen, op: Any) -> None:
     types["SrcT"].type, types["DstT"].type = op.inputs[1].dtype.as_datatype_enum, graph.INT32
     graph.node(op.name).input[1] = places
     graph.node(op.name).attr["Tindices"].type = graph.INT32
+
+
+def divided(graph: Frozen, op: Any) -> None:
+    """x/y is x * (1/y): 1/y is a function of one tensor, so a table of 256 codes or a float operator can hold it.
+
+    DIV of int8 is wrong by up to half the range on TFLM and LiteRT where y is small, tflite-runtime 2.14 has none, and
+    no interpreter has one of int16.
+    """
+    above, below = op.inputs
+    one_number = (held := graph.value(above)) is not None and held.size == 1
+    if op.outputs[0].dtype.name != "float32" or one_number or not graph.reads_inputs(below) or in_scope(op.name):
+        return
+    one = graph.constant(op.name, np.float32(1.0))
+    reciprocal = graph.add("RealDiv", op.name, [one, graph.name_of(below)], like=op)
+    graph.replace(op, "Mul", [graph.name_of(above), reciprocal])
+
+
+MOST_STEPS = 512
+"""A running sum over more steps would need more than 256 KiB of weights."""
+
+
+def running_sum(graph: Frozen, op: Any) -> None:
+    """A sum of all entries up to each is a product with a triangle of ones, which has an integer form."""
+    shape, axis = op.inputs[0].shape, graph.value(op.inputs[1])
+    if not shape.is_fully_defined() or axis is None or op.outputs[0].dtype.name != "float32":
+        return
+    sizes = shape.as_list()
+    place = int(axis) % len(sizes)
+    steps = sizes[place]
+    if not 0 < steps <= MOST_STEPS:
+        return
+    ones = np.triu(np.ones((steps, steps), np.float32), 1 if op.get_attr("exclusive") else 0)
+    order = [*(axis for axis in range(len(sizes)) if axis != place), place]
+    swapped = _transposed(graph, op, graph.name_of(op.inputs[0]), order)
+    rows = graph.reshaped(op, swapped, (math.prod(sizes) // steps, steps))
+    triangle = graph.constant(op.name, ones.T.copy() if op.get_attr("reverse") else ones)
+    summed = graph.reshaped(op, graph.add("MatMul", op.name, [rows, triangle], like=op), [sizes[i] for i in order])
+    graph.replace(op, "Identity", [_transposed(graph, op, summed, np.argsort(order).tolist())])
+
+
+def _transposed(graph: Frozen, op: Any, source: str, order: list[int]) -> str:
+    """Returns a tensor with its axes in another order: the tensor itself where the order is its own."""
+    if order == sorted(order):
+        return source
+    made = graph.add("Transpose", op.name, [source, graph.constant(op.name, np.array(order, np.int32))], like=op)
+    graph.node(made).attr["Tperm"].type = graph.INT32
+    return made
+
+
+def turned(graph: Frozen, op: Any) -> None:
+    """REVERSE_V2, which has no integer form in the quantiser, is a STRIDED_SLICE with a step of -1."""
+    rank, axes = op.inputs[0].shape.rank, graph.value(op.inputs[1])
+    if rank is None or axes is None or op.outputs[0].dtype.name != "float32":
+        return
+    steps = np.ones(rank, np.int32)
+    steps[np.ravel(axes)] = -1
+    ends = [graph.constant(op.name, value) for value in (np.zeros(rank, np.int32), np.zeros(rank, np.int32), steps)]
+    graph.replace(op, "StridedSlice", [graph.name_of(op.inputs[0]), *ends])
+    attributes = graph.node(op.name).attr
+    attributes["Index"].type = graph.INT32
+    attributes["begin_mask"].i = attributes["end_mask"].i = 2**rank - 1
 
 
 def squared_difference(graph: Frozen, op: Any) -> None:

@@ -266,7 +266,14 @@ ALWAYS: Rules = MappingProxyType(
 """By the operation that a rule begins at: what is done always."""
 
 INTEGERS: Rules = MappingProxyType(
-    {"Max": operator_rules.maximum_over, "Min": operator_rules.minimum_over, "AddV2": operator_rules.leak}
+    {
+        "Max": operator_rules.maximum_over,
+        "Min": operator_rules.minimum_over,
+        "AddV2": operator_rules.leak,
+        "RealDiv": operator_rules.divided,
+        "Cumsum": operator_rules.running_sum,
+        "ReverseV2": operator_rules.turned,
+    }
 )
 """What an integer model needs besides: some operators have no integer form in the quantiser."""
 
