@@ -67,6 +67,76 @@ def test_a_class_made_from_attention_is_noted_and_has_a_way_out():
     assert sqp_tflite.export(mended, data=data).report.verdict == "ok"
 
 
+class Threefold(L.MultiHeadAttention):
+    """Keras's attention with another result."""
+
+    def _compute_attention(self, *args, **kwargs):
+        output, scores = super()._compute_attention(*args, **kwargs)
+        return 3.0 * output, scores
+
+
+class ThreefoldWithoutExp(sqp_keras.AlgebraicAttention):
+    """The same, as the remedy says."""
+
+    def _compute_attention(self, *args, **kwargs):
+        output, scores = super()._compute_attention(*args, **kwargs)
+        return 3.0 * output, scores
+
+
+class Bent(L.Activation):
+    """Keras's layer with another result."""
+
+    def call(self, x):
+        return 3.0 * super().call(x)
+
+
+class Around(L.Layer):
+    """Holds a layer where no clone function sees it."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.held = Threefold(2, 2)
+
+    def build(self, shape):
+        self.held.build(shape, shape)
+
+    def call(self, x):
+        return self.held(x, x)
+
+
+def own(make) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    x = keras.Input((3, 4), name="x")
+    return keras.Model(x, make(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "exchanged"),
+    [
+        (lambda x: Threefold(2, 2)(x, x), []),
+        (lambda x: Around()(x), []),
+        (lambda x: Bent("tanh", name="bent")(x), ["tanh"]),
+        (lambda x: L.Dense(4, Bent("tanh"))(x), []),
+    ],
+    ids=["attention", "attention inside", "activation", "activation of a layer"],
+)
+def test_what_a_class_of_the_users_overrides_is_kept(make, exchanged):
+    """In place of such a class an algebraic one would stand, with other results, and nobody would be told."""
+    model, x = own(make), np.float32(np.random.default_rng(0).normal(size=(16, 3, 4)))
+    new, report = sqp_keras.replace_activations(model, "accurate")
+    assert [row.was for row in report.replacements] == exchanged
+    was, now = (np.asarray(one.predict(x, verbose=0)) for one in (model, new))
+    np.testing.assert_allclose(now, was, atol=1e-3 * np.ptp(was))  # What "accurate" may change.
+
+
+def test_a_class_made_from_multi_head_attention_is_refused_with_a_way_out():
+    x = {"x": np.float32(np.random.default_rng(0).normal(size=(16, 3, 4)))}
+    said = r"Derive Threefold from sqp_keras.AlgebraicAttention in place of keras.layers.MultiHeadAttention"
+    with pytest.raises(sqp_tflite.RefusedError, match=said):
+        sqp_tflite.export(own(lambda x: Threefold(2, 2, name="mha")(x, x)), replace="accurate", data=x)
+    assert sqp_tflite.export(own(lambda x: ThreefoldWithoutExp(2, 2)(x, x)), data=x).report.verdict == "ok"
+
+
 @pytest.mark.parametrize("layer", [L.Attention(), L.AdditiveAttention(), L.Attention(score_mode="concat")])
 def test_attention_that_is_exchanged_needs_no_note(layer):
     assert own_code.notes(attention(layer)) == ()

@@ -151,5 +151,21 @@ WITH_SOFTMAX: Mapping[type, Any] = MappingProxyType(
 )
 """Keras's layers that hold a softmax but call it only sometimes, and the same with an algebraic one."""
 
+
+def own_code_of(layer: Any) -> Any:
+    """Returns the class of Keras's attention that a class of the user's is made from; None for other layers.
+
+    Its methods may compute something else than Keras's do, so it is never made an instance of an algebraic class. One
+    that is made from such a class is None, too.
+
+    Args:
+        layer: Any layer or operation.
+    """
+    both = {**WITH_SCORES, **WITH_SOFTMAX}
+    if type(layer) in both or isinstance(layer, tuple(both.values())):
+        return None
+    return next((stock for stock in type(layer).__mro__ if stock in both), None)
+
+
 STOCK: Mapping[str, Any] = MappingProxyType({SOFTMAX: keras.activations.softmax, TANH: keras.activations.tanh})
 """What Keras computes in the place of each attribute."""

@@ -258,7 +258,7 @@ def _children(parent: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _swap(parent: Any, name: str, old: Any, new: Any) -> None:
-    other = next((algebraic for stock, algebraic in WITH_SOFTMAX.items() if isinstance(parent, stock)), None)
+    other = WITH_SOFTMAX.get(type(parent))
     if isinstance(old, keras.layers.Softmax) and other is not None:
         new = AlgebraicSoftmax(old.axis, dtype=old.dtype_policy)
         if not private.become(parent, other):

@@ -78,7 +78,7 @@ def identify(activation: Any) -> Activation:
         return Activation("linear", (), "linear")
     if isinstance(activation, str):
         return _named(activation, activation)
-    if isinstance(activation, keras.layers.Activation):
+    if isinstance(activation, keras.layers.Activation) and _ours_or_keras(activation):
         return identify(activation.activation)
     if isinstance(activation, keras.layers.Layer):
         return _identify_layer(activation)
@@ -94,7 +94,8 @@ def sites(model: keras.layers.Layer) -> tuple[Site, ...]:
     """Returns the model's activations, in the order in which Keras holds its layers.
 
     Looks into nested models, wrappers, recurrent cells and user layers that hold layers as attributes, and at the
-    operations of a functional model (`keras.ops.softplus(x)`). What a user's `call` computes by itself is not a site.
+    operations of a functional model (`keras.ops.softplus(x)`). What a user's `call` computes by itself is not a site,
+    nor is the softmax of a class that a user made from Keras's attention.
 
     Args:
         model: A Keras model or layer; it is only read.
@@ -124,7 +125,13 @@ def function_at(site: Site) -> Any:
 
 
 def _walk(model: keras.layers.Layer, prefix: str, seen: set[int]) -> Iterator[Site]:
+    out_of_reach: set[int] = set()
     for path, child in _children(model, prefix, seen):
+        if attention.own_code_of(child):
+            # A class of the user's may compute anything with it, or with Keras's fused kernel in its place.
+            out_of_reach.add(id(private.attention_softmax(child)))
+        if id(child) in out_of_reach:
+            continue
         if is_activation(child):
             yield Site(path, "", child, identify(child))
         elif isinstance(child, keras.layers.Layer):
@@ -155,10 +162,9 @@ def held_by(parent: Any) -> tuple[Any, ...]:
 
 def is_activation(child: Any) -> bool:
     """Returns whether a layer or an operation is itself an activation."""
-    if isinstance(child, keras.layers.Activation):
-        return True
     if isinstance(child, keras.layers.Layer):
-        return type(child).__name__ in _LAYER_CLASSES and _ours_or_keras(child)
+        stock = isinstance(child, keras.layers.Activation) or type(child).__name__ in _LAYER_CLASSES
+        return stock and _ours_or_keras(child)
     return _identify_operation(child).name in _KNOWN
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from sqp_keras.family.attention import WITH_SCORES
+from sqp_keras.family.attention import WITH_SCORES, WITH_SOFTMAX, own_code_of
 from sqp_keras.models import sites
 
 _CALLS = MappingProxyType(
@@ -51,18 +51,14 @@ def call_instead(layer: Any, op: str) -> str:
 
 def attention(layer: Any) -> str:
     """Returns the way out for a class of the user's made from attention with softmax in its code; "" for others."""
-    if type(layer) in WITH_SCORES:
+    stock = own_code_of(layer)
+    if stock is None:
         return ""
-    for kind in type(layer).__mro__:
-        if kind in WITH_SCORES.values():
-            return ""
-        if kind in WITH_SCORES:
-            own, other = type(layer).__name__, WITH_SCORES[kind].__name__
-            return (
-                f"Derive {own} from sqp_keras.{other} in place of keras.layers.{kind.__name__}: it has the same "
-                "arguments and weights, and the same results within 0.0005."
-            )
-    return ""
+    own, other = type(layer).__name__, {**WITH_SCORES, **WITH_SOFTMAX}[stock].__name__
+    return (
+        f"Derive {own} from sqp_keras.{other} in place of keras.layers.{stock.__name__}: it has the same arguments and "
+        "weights, and the same results within 0.0005."
+    )
 
 
 def _layers(model: Any) -> dict[str, Any]:
