@@ -88,6 +88,44 @@ def test_positivity_check_sees_a_planted_fault(monkeypatch):
     assert not (model.layers[0].b.numpy() >= np.float32(B_LEARNT_SMALLEST)).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    "initialiser", ["zeros", "random_normal", "glorot_uniform", "ones", keras.initializers.Constant(np.nan)]
+)
+def test_any_initialiser_gives_a_b_that_trains(initialiser, dtype):
+    keras.utils.set_random_seed(4)
+    layer = Squareplus(learn_b="channel", b_initializer=initialiser, dtype=dtype)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(layer(X) ** 2)
+    b = np.asarray(layer.b, np.float64)
+    assert (b >= np.asarray(B_LEARNT_SMALLEST, dtype).astype(float)).all()
+    assert np.isfinite(tape.gradient(loss, layer.trainable_weights)[0]).all()
+    assert Squareplus.from_config(layer.get_config()).get_config() == layer.get_config()
+    # The first values that may be a b stay what the initialiser made.
+    if initialiser == "ones":
+        np.testing.assert_array_equal(b, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("jit", [True, False])
+def test_nan_and_infinity_never_pass_the_constraint(jit, dtype):
+    w = tf.constant([np.nan, np.inf, -np.inf, -1.0, 0.0, 2.0], dtype)
+    held = tf.cast(tf.function(KeepPositive(), jit_compile=jit)(w), "float64").numpy()
+    largest = 65504.0 if dtype == "float16" else 1e30
+    # One rounding of the smallest half.
+    np.testing.assert_allclose(held, [1e-4, largest, 1e-4, 1e-4, 1e-4, 2.0], rtol=2**-8)
+
+
+def test_a_step_that_gives_nan_does_not_lose_b():
+    model = keras.Sequential([keras.Input((3,)), Squareplus(b=0.5, learn_b="channel")])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    x = X[:, 0]
+    model.train_on_batch(x, np.full_like(x, np.nan))
+    assert np.isfinite(model.layers[0].b.numpy()).all()
+    losses = [float(model.train_on_batch(x, np.maximum(x, 0))) for _ in range(2)]
+    assert np.isfinite(losses).all()
+
+
 def test_initialiser_regulariser_and_constraint_of_b():
     layer = Squareplus(
         learn_b="channel",

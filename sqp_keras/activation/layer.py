@@ -15,7 +15,7 @@ LEARN_B = (None, "layer", "channel")
 
 @keras.saving.register_keras_serializable(package="sqp_keras")
 class KeepPositive(keras.constraints.Constraint):
-    """Returns the weight clipped to what a learnt b may be, so that it stays positive.
+    """Returns the weight held in what a learnt b may be, so that it stays positive; NaN becomes the smallest value.
 
     Args:
         first: Another constraint, applied before.
@@ -25,8 +25,11 @@ class KeepPositive(keras.constraints.Constraint):
         self.first = constraints.get(first)
 
     def __call__(self, w: Any) -> Any:
-        """Returns `w`, constrained by `first`, within [1e-4, 1e30]."""
-        return ops.clip(w if self.first is None else self.first(w), B_LEARNT_SMALLEST, B_LARGEST)
+        """Returns `w`, constrained by `first`, within [1e-4, 1e30]; in float16 up to 65504, its largest number."""
+        w = ops.convert_to_tensor(w if self.first is None else self.first(w))
+        largest = 65504.0 if keras.backend.standardize_dtype(w.dtype) == "float16" else B_LARGEST
+        # A comparison with NaN is False, where a clip lets NaN through, which would then stay for ever.
+        return ops.minimum(ops.where(w >= B_LEARNT_SMALLEST, w, B_LEARNT_SMALLEST), largest)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make an equal constraint."""
@@ -48,7 +51,8 @@ class Squareplus(keras.layers.Layer):
         floor: Added to the output; the smallest value of a positive head.
         shared_axes: For learn_b="channel" only, as in `PReLU`: b has the shape of one input with these axes set
             to 1, e.g. [2, 3] for images with the channels first. None shares every axis but the last.
-        b_initializer: Initialiser of a learnt b; default: the constant `b`.
+        b_initializer: Initialiser of a learnt b; default: the constant `b`. What it returns below 1e-4 becomes 1e-4, so
+            "zeros" starts close to relu.
         b_regularizer: Regulariser of a learnt b.
         b_constraint: Constraint of a learnt b, applied before the one that keeps it positive.
         **kwargs: Arguments of every Keras layer, e.g. `name` and `dtype`.
@@ -96,11 +100,15 @@ class Squareplus(keras.layers.Layer):
         self.b = self.add_weight(
             shape=self._b_shape(tuple(input_shape)),
             name="b",
-            initializer=self.b_initializer or initializers.Constant(self.first_b),
+            initializer=self._first_values,
             regularizer=self.b_regularizer,
             constraint=KeepPositive(self.b_constraint),
             autocast=False,
         )
+
+    def _first_values(self, shape: Any, dtype: Any = None) -> Any:
+        """Returns what the initialiser makes, held where b may be: "zeros" or "random_normal" would give NaN."""
+        return KeepPositive()((self.b_initializer or initializers.Constant(self.first_b))(shape, dtype=dtype))
 
     def call(self, inputs: Any) -> Any:
         """Returns squareplus of `inputs`, plus `floor`."""
