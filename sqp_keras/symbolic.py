@@ -7,6 +7,8 @@ here, so that the functions, which are lower, need not import them.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import keras
+
 Layer = TypeVar("Layer", bound=Callable[..., Any])
 
 _LAYERS: dict[str, Callable[..., Any]] = {}
@@ -23,5 +25,9 @@ def layer_of(function: str) -> Callable[[Layer], Layer]:
 
 
 def call(function: str, x: Any, **arguments: Any) -> Any:
-    """Returns the symbolic tensor that the function's layer, made with `arguments`, returns for `x`."""
-    return _LAYERS[function](**arguments)(x)
+    """Returns the symbolic tensor that the function's layer, made with `arguments`, returns for `x`.
+
+    The layer computes in the dtype of `x`, as the function does, whatever the global policy is; integers in `floatx`.
+    """
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    return _LAYERS[function](**arguments, dtype=dtype if "float" in dtype else keras.config.floatx())(x)

@@ -37,7 +37,8 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
         A tensor of the shape of `x` (of the broadcast shape if `b` is a tensor).
 
     Raises:
-        TypeError: `x` is sparse, ragged, complex or not an array, or `b` is not a number.
+        TypeError: `x` is sparse, ragged, complex or not an array, or `b` is not a number; or `x` is a `KerasTensor` and
+            `b` not a single number.
         ValueError: `b` is outside the range.
 
     Example:
@@ -49,8 +50,8 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
     form = forms.current()
     if form is not None:
         return form("squareplus", x, b=b)
-    if isinstance(x, keras.KerasTensor):
-        return symbolic.call("squareplus", x, b=b)
+    if isinstance(x, keras.KerasTensor) or isinstance(b, keras.KerasTensor):
+        return symbolic.call("squareplus", x, b=_symbolic_b(b))
     x, b = floating(x), checked_b(b)
     if isinstance(b, float):
         return _rectifier(x) if b == 0 else _squareplus(x, b / 4)
@@ -109,6 +110,20 @@ def checked_b(b: Any) -> Any:
         rule = f"0 or a finite number from {B_SMALLEST:g} to {B_LARGEST:g}"
         accept.wrong_value("b", rule, b, "Pass e.g. b=4.0, or 0 for relu.")
     return number
+
+
+def _symbolic_b(b: Any) -> float:
+    """Returns the number `b` of a call in a functional model, whose layer holds it."""
+    found = None if isinstance(b, keras.KerasTensor) else checked_b(b)
+    if not isinstance(found, float):
+        accept.wrong_type(
+            "b",
+            "a single number in a call that builds a functional model, since the model saves it",
+            b,
+            'Use the layer: Squareplus(learn_b="channel", b_initializer=keras.initializers.Constant(b)), with '
+            "trainable=False if it stays as it is.",
+        )
+    return found
 
 
 def _array(b: Any) -> npt.NDArray[Any]:
