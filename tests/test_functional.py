@@ -59,6 +59,24 @@ def test_float32_is_right_to_three_units(b, mode):
     assert errors.slope <= 6.0
 
 
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("given", [tf.constant, lambda b: tf.constant([b]), lambda b: np.float32([b]), lambda b: [b]])
+def test_a_constant_tensor_b_in_a_graph_is_as_right_as_a_number(given, inside):
+    x = ulp.inputs("float32", 100_000, seed=7)
+    b = given(4.0)
+    # Made inside, a tensor is a constant of the graph, from which the optimiser makes a RECIPROCAL.
+    call = tf.function(lambda t: squareplus(t, given(4.0) if inside else b))
+    errors = ulp.measure(call, x, ulp.truth(x, 4.0), "float32")
+    assert errors.value <= 3.0
+    assert errors.slope <= 5.0
+
+
+def test_a_tensor_b_per_example_is_mapped():
+    x, b = tf.constant([[-1.0, 2.0], [0.5, 3.0]]), tf.constant([1.0, 4.0])
+    got = tf.vectorized_map(lambda one: squareplus(*one), (x, b), fallback_to_while_loop=False)
+    np.testing.assert_allclose(got, squareplus(x, b[:, None]), rtol=1e-7)
+
+
 @pytest.mark.parametrize("b", [1e-3, 4.0])
 def test_float64_is_right_to_three_units(b):
     x = ulp.inputs("float64", 5_000)

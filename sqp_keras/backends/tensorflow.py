@@ -23,6 +23,7 @@ _count = itertools.count()
 def squareplus(x: Any, c: Any) -> Any:
     """Returns squareplus of the floating-point tensor `x` for c = b/4, a float > 0 or a tensor that broadcasts."""
     dtype, wide, learnt = x.dtype.name, formulas.compute_dtype(x.dtype.name), tf.is_tensor(c)
+    c = _hidden(c) if learnt else c
 
     def forward(x: Any, c: Any = c) -> Any:
         return _compute("value", (dtype, wide), dtype, x, c)
@@ -144,6 +145,23 @@ def _fixed(c: Any, dtype: str) -> Any:
     if tf.executing_eagerly():
         return _constant(c, dtype)
     return tf.raw_ops.PlaceholderWithDefault(input=tf.constant(c, dtype), shape=[])
+
+
+def _hidden(c: Any) -> Any:
+    """Returns the tensor `c` of a graph, hidden as in `_fixed` if the optimiser would compute it in advance."""
+    if tf.executing_eagerly():
+        return c
+    found: set[Any] = set()
+    waiting = [c.op]
+    while waiting:
+        op = waiting.pop()
+        # The second is already hidden, or the variable of a vectorised loop, whose uses must stay as they are.
+        if op.type == "PlaceholderWithDefault" or (not op.inputs and op.type != "Const"):
+            return c
+        new = {tensor.op for tensor in op.inputs} - found
+        found |= new
+        waiting.extend(new)
+    return tf.raw_ops.PlaceholderWithDefault(input=c, shape=c.shape)
 
 
 @functools.lru_cache(maxsize=32)
