@@ -34,6 +34,13 @@ def test_the_arena_is_the_smallest_that_runs(measured, name):
     assert not arena._try(model, 2, found.needed - arena.ALIGNMENT)[0]
 
 
+@pytest.mark.parametrize("listed", [None, 0, 2048, 1 << 19])
+def test_a_list_that_is_wrong_changes_no_arena(measured, monkeypatch, listed):
+    monkeypatch.setattr(arena, "_listed", lambda words: listed)
+    found = arena.search((DATA / FILES[0]).read_bytes())
+    assert found.needed == measured[FILES[0]].needed and found.trials > measured[FILES[0]].trials
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_bounds_for_a_32_bit_target_enclose_what_must_be(measured, name):
     found, (step, _) = measured[name], arena.peak(read(DATA / name))
