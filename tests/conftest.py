@@ -24,6 +24,8 @@ from typing import IO, Any
 
 import pytest
 
+gc.disable()  # Until all is imported: looking through the libraries' millions of objects takes seconds.
+
 ROOT = Path(__file__).parent.parent
 MAINS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
 
@@ -119,8 +121,25 @@ def command():
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the tests of the demo first, together: one worker makes it while the others have something else to do."""
-    gc.freeze()  # The libraries' millions of objects stay: looking through them again and again costs time.
+    gc.freeze()  # What was imported stays: it is not looked through again.
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
     items.sort(key=lambda item: "demo" not in getattr(item, "fixturenames", ()))
+
+
+def pytest_collectreport() -> None:
+    """Makes the child process that converts a copy of this one, as the commands do: its imports take seconds.
+
+    `may_fork` says no beside the threads of pytest's workers, which only wait for messages.
+    """
+    from sqp_tflite import private, worker
+
+    if sys.platform == "linux" and "sqp_tflite.source.convert" in sys.modules and not worker._IDLE.get("convert"):
+        from sqp_tflite.source.convert import IMPORTS
+
+        if not private.tensorflow_computes():
+            with worker.lent("convert", IMPORTS, fork=True):
+                pass
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:

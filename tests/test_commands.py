@@ -1,5 +1,7 @@
 """How the commands behave: quick help, one place for errors, nothing half-written, colour and progress for people."""
 
+import gc
+import importlib
 import json
 import os
 import pty
@@ -18,7 +20,7 @@ import numpy as np
 import pytest
 
 from sqp_tflite import files
-from sqp_tflite.cli import arguments, commands, progress
+from sqp_tflite.cli import arguments, commands, imports, progress
 from sqp_tflite.emit import KINDS
 
 DATA = Path(__file__).parent / "data"
@@ -79,6 +81,22 @@ def test_nothing_slow_is_imported_for(given):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_keras_is_imported_without_what_no_command_uses(monkeypatch):
+    for name in ("keras", *imports.UNUSED):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with imports.quick_imports():
+        assert not gc.isenabled()
+        for name in imports.UNUSED:
+            with pytest.raises(ImportError):
+                importlib.import_module(name)
+    assert gc.isenabled() and not {*imports.UNUSED} & set(sys.modules)
+
+
+def test_a_process_that_has_keras_keeps_all_it_has():
+    with imports.quick_imports():
+        assert gc.isenabled() and importlib.import_module("matplotlib")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

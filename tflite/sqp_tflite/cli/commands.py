@@ -12,6 +12,7 @@ from sqp_tflite import accept
 from sqp_tflite.agreement import verdict
 from sqp_tflite.cli import piped
 from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
+from sqp_tflite.cli.imports import quick_imports
 from sqp_tflite.cli.piped import DASH, Piped
 from sqp_tflite.cli.running import Call, Outcome, console, progress_of, run_command, show_result
 from sqp_tflite.errors import BadInputError
@@ -57,7 +58,8 @@ def _export(call: Call) -> Outcome:
     validate(options)
     with progress_of(call) as tell:
         tell("load")
-        from sqp_tflite.pipeline import run
+        with quick_imports():
+            from sqp_tflite.pipeline import run
 
         put = functools.partial(piped.deliver, call.out, call.piped, inputs=inputs(options))
         exported = run(options, tell, put, call.began)
@@ -161,7 +163,8 @@ def _check(call: Call) -> Outcome:
         check_data(Path(options.data))
     with progress_of(call) as tell:
         tell("load")
-        from sqp_tflite.parity import check
+        with quick_imports():
+            from sqp_tflite.parity import check
 
         rows = check(
             options.model,
