@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import struct
@@ -28,6 +29,9 @@ _LEAST_ELEMENTS = 1 << 20
 """A file may declare this many elements of shapes, scales and names whatever its size, and four times its size: a
 writer may let equal parts share a place, but not all of them."""
 
+_GIVEN = "`source`"
+"""What messages call bytes that were passed to `read`."""
+
 _BROKEN = (struct.error, ValueError, IndexError, TypeError, AttributeError, KeyError, OverflowError, MemoryError)
 """What the schema's reader raises on bytes that are not a flatbuffer, or only the beginning of one."""
 
@@ -44,10 +48,17 @@ def read(source: bytes | str | os.PathLike[str], *, max_memory: int | str | None
             is too large.
     """
     allowed = limit(accept.optional(accept.size)("`max_memory`", max_memory))
-    return opened(*bytes_of(source, allowed=allowed))[1]
+    content, what = bytes_of(source, allowed=allowed)
+    return _read(content) if what == _GIVEN else opened(content, what)[1]
 
 
-def bytes_of(source: Any, name: str = "`source`", allowed: Limit | None = None) -> tuple[bytes, str]:
+@functools.lru_cache(maxsize=2)
+def _read(content: bytes) -> Graph:
+    """Returns the graph of the bytes that one step after another asks about: it is immutable."""
+    return opened(content, _GIVEN)[1]
+
+
+def bytes_of(source: Any, name: str = _GIVEN, allowed: Limit | None = None) -> tuple[bytes, str]:
     """Returns a file's content, and what messages call the file.
 
     Args:

@@ -101,6 +101,11 @@ def unpack(content: bytes) -> Any:
     return model
 
 
+def inputs_of(content: bytes) -> int:
+    """Returns how many inputs the main graph of a file has that was read before, without unpacking it."""
+    return int(_schema().Model.GetRootAs(content, 0).Subgraphs(0).InputsLength())
+
+
 def pack(model: Any) -> bytes:
     """Returns the file of a `ModelT`."""
     import flatbuffers

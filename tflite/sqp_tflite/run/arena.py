@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqp_tflite import worker
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
-from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.schema import inputs_of
 from sqp_tflite.versions import version
 from sqp_tflite.wording import said
 
@@ -97,7 +97,7 @@ def measure(model: bytes) -> Arena:
 
 def search(model: bytes) -> Arena:
     """Returns what `measure` returns; runs in the child process, where forking is safe."""
-    inputs, trials = len(read(model).inputs), 0
+    inputs, trials = inputs_of(model), 0
 
     def works(size: int, runs: int) -> bool:
         nonlocal trials
