@@ -26,6 +26,9 @@ import pytest
 
 gc.disable()  # Until all is imported: looking through the libraries' millions of objects takes seconds.
 
+QUICK = "import gc, sys; gc.disable(); sys.modules['matplotlib'] = sys.modules['sklearn'] = None\n"
+"""Begins the code of a process that imports Keras: it looks for no garbage, and imports no plots and no wrappers."""
+
 ROOT = Path(__file__).parent.parent
 MAINS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
 

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import pytest
 
-from sqp_tflite import files
+from sqp_tflite import files, worker
 from sqp_tflite.cli import arguments, commands, imports, progress
 from sqp_tflite.emit import KINDS
 
@@ -328,6 +328,29 @@ def test_colour_appears_on_a_terminal_and_not_under_no_color():
     assert "\x1b[" not in on_terminal("sqp-inspect", FILE, NO_COLOR="1")[1]
 
 
+def test_an_interrupted_conversion_writes_nothing_and_ends_its_worker(model, tmp_path, monkeypatch, capfd):
+    """On a terminal, in a process of its own: in `make test-large`."""
+    monkeypatch.setattr("sqp_tflite.pipeline._worker", lambda options: worker.lent("interrupted", ()))
+    called = []
+
+    def call(lent, *given, **named):
+        called.append(lent)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(worker.Worker, "call", call)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background job ignores it.
+    try:
+        code = commands.export_main([str(model / "net.keras"), "-o", str(tmp_path / "out.tflite")])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    printed = capfd.readouterr()
+    assert (code, printed.out) == (130, "") and printed.err.endswith("interrupted, nothing was written\n")
+    assert list(tmp_path.iterdir()) == [] and not any(lent.alive for lent in called)
+    assert called[-1]._process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.large
 def test_ctrl_c_during_the_conversion_leaves_nothing_behind(model, tmp_path):
     before = children()
     given = [str(model / "net.keras"), "-o", str(tmp_path / "out.tflite"), "--emit", "project"]

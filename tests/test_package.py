@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sqp_keras
+from conftest import QUICK
 
 WITHOUT_TENSORFLOW = """
 import sys
@@ -74,7 +75,7 @@ def python(code, *arguments, **environment):
 
 @pytest.mark.parametrize("backend", ["jax", "numpy"])
 def test_other_backends_give_the_same_values_and_slopes_without_tensorflow(backend):
-    ran = python(WITHOUT_TENSORFLOW + VALUES, KERAS_BACKEND=backend)
+    ran = python(QUICK + WITHOUT_TENSORFLOW + VALUES, KERAS_BACKEND=backend)
     assert ran.stdout == f"done with {backend}\n", ran.stderr
 
 

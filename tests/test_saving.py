@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import sqp_keras
+from conftest import QUICK
 from sqp_keras import Squareplus
 
 L = keras.layers
 X = np.random.default_rng(0).normal(0, 2, (6, 5, 4)).astype(np.float32)
 
-LOAD = """
+LOAD = f"""{QUICK}"""
+LOAD += """
 import json, sys
 import numpy as np, keras
 
