@@ -56,8 +56,15 @@ def test_shared_axes_agree_with_prelu():
         assert tuple(prelu.alpha.shape) == tuple(ours.b.shape)
 
 
-@pytest.mark.parametrize("learn_b", ["layer", "channel"])
-@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize(
+    ("learn_b", "jit"),
+    [
+        ("channel", True),
+        ("layer", False),
+        pytest.param("layer", True, marks=pytest.mark.large),
+        pytest.param("channel", False, marks=pytest.mark.large),
+    ],
+)
 def test_recovers_a_known_b_from_data(learn_b, jit):
     true_b = np.float32([0.5, 2.0, 9.0]) if learn_b == "channel" else np.float32(2.5)
     x = np.random.default_rng(1).normal(0, 2, (256, 3)).astype(np.float32)

@@ -222,7 +222,14 @@ def test_labels_give_the_accuracy_before_and_after():
     assert row.metric_after == row.argmax_agreement > 0.9
 
 
-@pytest.mark.parametrize("form", INTEGER)
+# `exports` has a model in all forms.
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, marks=pytest.mark.large) if form in (("int8", "integer"), ("int16x8", "algebraic")) else form
+        for form in INTEGER
+    ],
+)
 def test_a_slice_of_the_matrix(form):
     """All models are in benchmarks/matrix.py; these are quick and unlike each other: 2D, depthwise, two outputs."""
     for identifier in ("Z03", "Z23"):

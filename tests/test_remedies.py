@@ -403,7 +403,10 @@ SOLVED = {
 }
 
 
-@pytest.mark.parametrize("case", SOLVED)
+# What older boards refuse, and its remedies, are in test_older_release.py, too.
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.large) if "older" in case else case for case in SOLVED]
+)
 def test_the_call_that_a_refusal_ends_with_ships(case):
     build, shape, options, changed = SOLVED[case]
     built, given = build(), data(shape)

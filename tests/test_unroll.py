@@ -28,7 +28,7 @@ def data(steps=4):
     ("layer", "quantize", "lowering"),
     [
         (lambda: L.LSTM(5, **GATES), "float32", "algebraic"),
-        (lambda: L.LSTM(5, **GATES), "int8", "algebraic"),
+        pytest.param(lambda: L.LSTM(5, **GATES), "int8", "algebraic", marks=pytest.mark.large),
         (lambda: L.GRU(5, reset_after=False, **GATES), "int8", "table"),
         (lambda: L.SimpleRNN(5, activation="squareplus"), "int16x8", "integer"),
         (lambda: L.Bidirectional(L.GRU(4, return_sequences=True, **GATES)), "int8", "integer"),
