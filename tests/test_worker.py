@@ -58,6 +58,19 @@ def test_what_native_code_prints_is_in_the_log_of_its_call(number):
         assert child.log() == "second\n"
 
 
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_nothing_in_the_current_folder_runs_in_a_child(safe, tmp_path, monkeypatch):
+    for name in ("random", "json", "numpy", "struct", "runpy", "pickle", "ctypes", "sqp_tflite", "chores"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__ + ' ')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONSAFEPATH", safe)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    with worker.Worker(("json", "numpy")) as child:
+        assert 0 <= child.call("random:random") < 1
+        assert child.call("chores:divide", 4, 2) == 2
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_closed_worker_leaves_no_process():
     with worker.Worker() as child:
         number = child.call("os:getpid")

@@ -29,6 +29,10 @@ _LAST_LINES = 12
 _PR_SET_PDEATHSIG = 1
 """Of Linux's prctl: the signal that a process gets when its parent ends."""
 
+_START = "import sys; sys.path[:] = filter(None, sys.path); import sqp_tflite.worker; sqp_tflite.worker.serve()"
+"""What a fresh Python runs. It looks for modules where this process does: `-m`, and `-c` by itself, look in the current
+folder first, where a `random.py` or `json.py` of the user's would run. `-P` is only known from Python 3.11 on."""
+
 
 class Worker:
     """A child process that runs functions one after the other; use it in a `with` block.
@@ -200,7 +204,7 @@ class _Spawned:
             "CUDA_VISIBLE_DEVICES": "-1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sqp_tflite.worker", str(_leader()), *imports],
+            [sys.executable, "-c", _START, str(_leader()), *imports],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -276,6 +280,14 @@ def _follow(leader: int) -> None:
             os._exit(0)
 
 
+def serve() -> None:
+    """Answers calls from standard input on what was standard output, until the input ends; see `_START`."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    _follow(int(sys.argv[1]))
+    _serve(sys.stdin.buffer, answers, sys.argv[2:])
+
+
 def _serve(requests: IO[bytes], answers: IO[bytes], imports: Sequence[str]) -> None:
     gc.disable()  # What is imported stays: looking through it while it grows takes a quarter of the time.
     for module in imports:
@@ -311,13 +323,3 @@ class ChildError(Exception):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
-
-
-if __name__ == "__main__":
-    # The parent knows the classes of the imported module, not those of `__main__`.
-    from sqp_tflite import worker
-
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    worker._follow(int(sys.argv[1]))
-    worker._serve(sys.stdin.buffer, answers, sys.argv[2:])
