@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from sqp_tflite.cli import commands, running
 from sqp_tflite.cli.running import Outcome, run_command
 
 PROGRAM = """
@@ -99,6 +100,43 @@ def test_an_interruption_that_a_library_makes_another_error_of_is_one(capfd):
             raise ImportError("initialization failed") from None
 
     assert interrupted(action, capfd) == (130, "sqp-any: interrupted, nothing was written\n")
+
+
+class Losing:
+    """Drops what a signal's handler raises, as native code does that calls Python."""
+
+    def __init__(self, number: signal.Signals):
+        self.number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.number)
+        time.sleep(0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("at", ["step", "delivery", "end"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_whose_exception_gets_lost_ends_the_command_at_its_next_step(number, code, at, capfd):
+    went_on = []
+
+    def action(call):
+        with running.progress_of(call) as tell:
+            Losing(number)
+            if at == "step":
+                tell("convert")
+                went_on.append(True)
+        if at == "delivery":
+            commands._deliver(call, b"", None, {})
+            went_on.append(True)
+        return Outcome(0, lambda: went_on.append(True))
+
+    if code == 143:
+        with pytest.raises(SystemExit) as ended:
+            interrupted(action, capfd)
+        assert ended.value.code == code
+    else:
+        assert interrupted(action, capfd)[0] == code
+    assert not went_on
 
 
 def test_an_interruption_of_the_last_words_does_not_deny_the_file(capfd):

@@ -145,7 +145,7 @@ def lent(purpose: str, imports: tuple[str, ...], *, fork: bool = False) -> Itera
     worker = worker or Worker(imports, fork=fork)
     try:
         yield worker
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):  # In the middle of a call, perhaps.
         worker.close()
         raise
     finally:

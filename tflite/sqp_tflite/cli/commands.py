@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sqp_tflite import accept
@@ -19,6 +19,8 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data, check_input, check_model
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
+from sqp_tflite.places import Place
+from sqp_tflite.report import Report
 
 _EXIT_CODES = {"ok": 0, "not_proven": 2, "parity_failed": 3}
 """Of a check, by its verdict."""
@@ -61,14 +63,14 @@ def _export(call: Call) -> Outcome:
         with quick_imports():
             from sqp_tflite.pipeline import run
 
-        put = functools.partial(piped.deliver, call.out, call.piped, inputs=inputs(options))
+        put = functools.partial(_deliver, call, inputs=inputs(options))
         exported = run(options, tell, put, call.began)
     from sqp_tflite.cli import text
 
     report, show = exported.report, text.show_report
     if options.dry_run:
         show = text.show_plan
-        piped.deliver(call.out, call.piped, b"", report, {})
+        _deliver(call, b"", report, {})
     elif call.piped is Piped.MODEL:
         report = dataclasses.replace(report, output="standard output")
 
@@ -79,6 +81,13 @@ def _export(call: Call) -> Outcome:
 
     written = f" `{options.output}` was written and may ship." if options.output else ""
     return Outcome(0, shown, written or (f" {call.piped.value} was written." if call.piped else ""))
+
+
+def _deliver(
+    call: Call, content: bytes, report: Report, files: Mapping[Place, bytes], inputs: Iterable[Path] = ()
+) -> None:
+    call.ending.check()
+    piped.deliver(call.out, call.piped, content, report, files, inputs)
 
 
 def _options(call: Call) -> ExportOptions:
@@ -148,7 +157,7 @@ def _inspect(call: Call) -> Outcome:
     report = dataclasses.replace(report, seconds=call.seconds())
     content = Path(options.file).read_bytes() if places else b""
     files = {place: render(report, graph, content, place.path.suffix) for place in places}
-    piped.deliver(call.out, call.piped, b"", report, files, read)
+    _deliver(call, b"", report, files, read)
     shown = functools.partial(show_graph, graph=graph, report=report)
     written = " The report was written." if options.report else ""
     return Outcome(1 if report.findings else 0, lambda: show_result(call, report.to_dict(), shown), written)

@@ -9,8 +9,8 @@ import shlex
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from sqp_tflite.cli import piped
@@ -36,6 +36,7 @@ class Call:
     command: str
     piped: Piped = Piped.NOTHING
     began: float = 0.0
+    ending: Ending = field(default_factory=Ending)
 
     @property
     def text(self) -> IO[str]:
@@ -101,24 +102,32 @@ def _run(
         return _unprintable(sys.stderr, parser.prog, error)
     wanted = piped.piped(options)
     with quiet(options.debug, bool(wanted)) as (out, err):
-        call = Call(options, out, err, shlex.join([parser.prog, *given]), wanted, began)
+        call = Call(options, out, err, shlex.join([parser.prog, *given]), wanted, began, ending)
         try:
             piped.check(options, out, "stdout" in closed)
-            outcome = action(call)
+            outcome = _acted(call, action)
         except ExportError as error:
-            if ending.interrupted:
-                return _interrupted(err, parser)
             _traced(call)
             return _told(call, parser.prog, error)
         except KeyboardInterrupt:
             return _interrupted(err, parser)
         except Exception as error:  # The last resort: whatever was not foreseen is one line, and never a refusal.
-            if ending.interrupted:
-                return _interrupted(err, parser)
             _traced(call)
             _say(err, f"{parser.prog}: {unforeseen(error)}")
             return ExportError.exit_code
         return _shown(call, parser.prog, outcome)
+
+
+def _acted(call: Call, action: Callable[[Call], Outcome]) -> Outcome:
+    """Runs the command; after a signal it ends by it, whatever became of what the signal's handler raised."""
+    try:
+        outcome = action(call)
+    except BaseException:
+        call.ending.check()
+        raise
+    if not outcome.written:
+        call.ending.check()
+    return outcome
 
 
 def _shown(call: Call, program: str, outcome: Outcome) -> int:
@@ -204,11 +213,18 @@ def _tell(call: Call, program: str, error: ExportError) -> None:
     print(f"{program}: {error}", file=call.err)
 
 
-def progress_of(call: Call) -> contextlib.AbstractContextManager[Callable[[str], None]]:
-    """Returns the progress line of a command, which shows nothing where nobody would see it."""
+@contextlib.contextmanager
+def progress_of(call: Call) -> Iterator[Callable[[str], None]]:
+    """Yields what is told each step: its line shows nothing where nobody would see it, and a signal ends it here."""
     from sqp_tflite.cli.progress import progress
 
-    return progress(call.err, shown=not (call.options.quiet or call.options.debug))
+    with progress(call.err, shown=not (call.options.quiet or call.options.debug)) as show:
+
+        def tell(step: str) -> None:
+            call.ending.check()
+            show(step)
+
+        yield tell
 
 
 def show_result(call: Call, found: dict[str, Any], show: Callable[[Any], None]) -> None:

@@ -14,9 +14,20 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(slots=True)
 class Ending:
-    """Whether the command was interrupted: a library's import may turn what was raised into another error."""
+    """The signal that ends the command, 0 for none.
 
-    interrupted: bool = False
+    What its handler raises may get lost: a library makes another error of it, or native code that calls Python (a
+    callback, a destructor) drops it. So it is raised again at every step and before anything is written.
+    """
+
+    number: int = 0
+
+    def check(self) -> None:
+        """Raises `SystemExit` after SIGTERM and `KeyboardInterrupt` after SIGINT, however often it is called."""
+        if self.number == signal.SIGTERM:
+            raise SystemExit(TERMINATED)
+        if self.number:
+            raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -31,10 +42,8 @@ def ended_softly(last: bool) -> Iterator[Ending]:
     def leave(number: int, _: object) -> None:
         for one in _ENDING:
             signal.signal(one, signal.SIG_IGN)
-        if number == signal.SIGTERM:
-            raise SystemExit(TERMINATED)
-        state.interrupted = True
-        raise KeyboardInterrupt
+        state.number = number
+        state.check()
 
     before = {}
     try:
