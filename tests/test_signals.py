@@ -17,13 +17,13 @@ PROGRAM = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupting:
-    "Sends SIGINT twice when a certain module is imported."
+    "Sends a signal twice when a certain module is imported."
     def find_spec(name, path=None, target=None):
         if name == {where!r}:
             for wait in (0, 0.05):
                 if os.fork() == 0:
                     time.sleep(wait)
-                    os.kill(os.getppid(), signal.SIGINT)
+                    os.kill(os.getppid(), signal.{name})
                     os._exit(0)
             time.sleep(2)
 sys.meta_path.insert(0, Interrupting)
@@ -47,12 +47,18 @@ sys.exit({main}())
 def test_an_interruption_of_an_import_is_one_line(program, where, tmp_path):
     (tmp_path / "net.keras").write_bytes(b"PK\x03\x04")
     main = f"{program.removeprefix('sqp-')}_main"
-    code = PROGRAM.format(where=where, program=program, main=main)
+    code = PROGRAM.format(where=where, program=program, main=main, name="SIGINT")
     if program == "sqp-check":
         code = code.replace('"net.keras"]', '"net.keras", "net.keras"]')
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == f"{program}: interrupted, nothing was written\n"
+
+
+def test_sigterm_is_taken_from_the_first_import_on(tmp_path):
+    code = PROGRAM.format(where="sqp_tflite.cli.commands", program="sqp-export", main="export_main", name="SIGTERM")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "")
 
 
 @pytest.fixture(autouse=True)

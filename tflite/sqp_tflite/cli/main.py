@@ -1,6 +1,8 @@
-"""Where the programs begin. Importing this module means to be the program: it takes SIGINT before all else is imported.
+"""Where the programs begin. Importing this module means to be the program: it takes SIGINT and SIGTERM
+before all else is imported.
 
-An interruption while modules are imported would print a traceback, and end the process by the signal.
+An interruption while modules are imported would print a traceback, and each would end the process by the signal. What
+happens before, while Python itself starts, is in nobody's hands.
 """
 
 import os
@@ -8,8 +10,10 @@ import signal
 import sys
 
 
-def _leave(*_: object) -> None:
+def _leave(number: int, _: object) -> None:
     """Ends at once: nothing was begun that would have to be cleaned up."""
+    if number == signal.SIGTERM:
+        os._exit(143)
     name = os.path.basename(sys.argv[0] or "sqp-export")
     try:
         os.write(2, f"{name}: interrupted, nothing was written\n".encode("utf-8", "replace"))
@@ -19,6 +23,8 @@ def _leave(*_: object) -> None:
 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, _leave)
+if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    signal.signal(signal.SIGTERM, _leave)
 
 
 def export_main() -> int:
