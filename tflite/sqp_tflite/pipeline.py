@@ -27,6 +27,7 @@ from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Compared, Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.places import Place
@@ -315,14 +316,19 @@ def _require_parity(
     # Against both models it is often the same.
     listed = "".join(dict.fromkeys(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad))
     remedy = ""
-    if changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
+    if changed.repaired and not any(row.against == WRITTEN for row in bad):
+        remedy = (
+            "\nThe interpreters look the tables up right: it is the whole that is not the reference. Pass the model "
+            "that the file was made from with --reference, or keep what its kernels compute with --faithful."
+        )
+    elif changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
         remedy = "\nThe file is what was written; the exchange of activations is what changed the outputs. " + (
             "Lower --max-error, or accept it with --max-change."
             if changed.accurate
             else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
             "sqp_keras.distill) and export the result, or accept the change with --max-change."
         )
-    elif any((row.runtime, row.status) == (runtime, "differs") for row in bad):
+    elif options.finished not in INTEGER_IO and any((row.runtime, row.status) == (runtime, "differs") for row in bad):
         remedy = f"\n{worst_layers(layer_errors, options.wanted.quantize)}".rstrip()
     if not given.inputs.given:
         remedy += f"\nThis was {MADE_UP}."

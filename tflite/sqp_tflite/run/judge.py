@@ -344,6 +344,7 @@ def _below_zero(output: _Output) -> str:
         return ""
     return (
         f"output `{output.name}` is above 0 in {output.by} for every sample, and 0 or less in the file for "
-        f"{int(rows.sum())} of {len(rows)}: a division by it, or its logarithm, fails on the device. Add a small constant "
-        "there first, give the model's last Squareplus a `floor` of one code or more, or use --quantize int16x8."
+        f"{int(rows.sum())} of {len(rows)}: a division by it, or its logarithm, fails on the device. Add a small "
+        "constant there first, give the model's last Squareplus a `floor` of one code or more, or use --quantize "
+        "int16x8."
     )
