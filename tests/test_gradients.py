@@ -91,7 +91,7 @@ def nested(function, order):
 @pytest.mark.parametrize(
     ("order", "mode"),
     [
-        pytest.param(order, mode, marks=pytest.mark.large if order == "fff" and mode != "eager" else ())
+        pytest.param(order, mode, marks=pytest.mark.large if order == "fff" and mode != "xla" else ())
         for order in ORDERS
         for mode in MODES
     ],
