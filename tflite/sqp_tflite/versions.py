@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 
@@ -17,6 +18,7 @@ DISTRIBUTIONS = (
 )
 
 
+@functools.cache
 def versions() -> tuple[tuple[str, str], ...]:
     """Returns pairs (distribution, version), "not installed" if it is missing, and Python's own."""
     found = [(name, version(name)) for name in DISTRIBUTIONS]
