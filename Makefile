@@ -10,7 +10,7 @@ SEED ?=
 
 help:
 	@echo "make demo           train on real digits, export, prove the file on every runtime (about a minute after set-up)"
-	@echo "make test           run the tests (about three minutes on two cores)"
+	@echo "make test           run the tests (about four minutes on two cores)"
 	@echo "make test-large     run the tests that make test leaves out: large networks, long training"
 	@echo "make fuzz           damaged files, strange calls, blocked streams: make fuzz SECONDS=1800 SEED=7 (default: 10 minutes)"
 	@echo "make lint           format check, lint, types"
