@@ -3,6 +3,7 @@
 import dataclasses
 
 import keras
+import numpy as np
 import pytest
 
 import sqp_keras
@@ -123,14 +124,22 @@ def test_a_saved_model_has_notes_and_no_rows(tmp_path):
     assert found.rows == () and "SavedModel" in found.notes[1]
 
 
+def adapted() -> keras.Model:
+    """A model whose statistics are weights that a layer keeps a copy of."""
+    norm = L.Normalization(dtype="float64", name="wide")
+    norm.adapt(np.random.default_rng(0).normal(2, 3, (100, 4)))
+    return keras.Sequential([keras.Input((4,), dtype="float64"), norm, L.Dense(3, dtype="float64")])
+
+
 @pytest.mark.parametrize(
     "build",
     [
         lambda: keras.Sequential([keras.Input((4,)), L.Dense(3, dtype="float64", name="wide"), L.Dense(2)]),
         lambda: keras.Sequential([keras.Input((4,), dtype="float64", name="wide"), L.Dense(3, dtype="float64")]),
+        adapted,
     ],
 )
-def test_float64_is_refused_by_its_name_and_the_remedy_works(build):
+def test_float64_is_refused_by_its_name_and_the_remedy_works(build, tmp_path):
     model = build()
     with pytest.raises(sqp_tflite.RefusedError, match="float32, not in float64.*`wide`") as caught:
         sqp_tflite.export(model, target="litert")
@@ -138,8 +147,12 @@ def test_float64_is_refused_by_its_name_and_the_remedy_works(build):
     assert (finding.dtype, finding.kind) == ("float64", Kind.DTYPE) and "MatMul" not in str(finding)
     # As the remedy says.
     small = keras.models.model_from_json(model.to_json().replace("float64", "float32"))
-    small.set_weights(model.get_weights())
+    model.save_weights(tmp_path / "w.weights.h5")
+    small.load_weights(tmp_path / "w.weights.h5")
     assert sqp_tflite.export(small, target="litert").report.verdict == "ok"
+    assert "save_weights" in finding.remedy and "load_weights" in finding.remedy
+    x = np.random.default_rng(0).normal(2, 3, (5, 4))
+    np.testing.assert_allclose(small(x.astype("float32")), model(x), rtol=1e-4, atol=1e-5)
 
 
 class Wide(L.Layer):

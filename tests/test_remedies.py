@@ -2,6 +2,7 @@
 
 import dataclasses
 import shlex
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +43,10 @@ def prelu(**options: Any) -> keras.Model:
 def other_input(built: keras.Model, own: str, new: str) -> keras.Model:
     """As the remedy says."""
     small = keras.models.model_from_json(built.to_json().replace(f'"{own}"', f'"{new}"'))
-    small.set_weights(built.get_weights())
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/w.weights.h5"
+        built.save_weights(path)
+        small.load_weights(path)
     return small
 
 

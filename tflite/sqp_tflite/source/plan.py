@@ -73,9 +73,12 @@ _NEEDS_FLOAT = frozenset("SQRT EXP LOG LOGISTIC TANH ELU GELU SELECT".split())
 
 _WIDE = "float64"
 _MOST_LISTED = 6
+WITH_WEIGHTS = "then model.save_weights('w.weights.h5') and small.load_weights('w.weights.h5')."
+"""The end of a remedy that copies a model: `set_weights` would leave a Normalization without its statistics."""
+
 _NARROWER = (
     "Build the model after keras.config.set_floatx('float32'), or copy it: small = keras.models.model_from_json("
-    "model.to_json().replace('float64', 'float32')), then small.set_weights(model.get_weights())."
+    f"model.to_json().replace('float64', 'float32')), {WITH_WEIGHTS}"
 )
 _UNQUANTIZED = "Export the model as it was before model.quantize(...), with --quantize int8 and --data."
 

@@ -23,7 +23,7 @@ from sqp_tflite.ops.policy import ADMITTED, EXP_AND_LOG, NAMES, RUNTIMES, broken
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source import own_code
 from sqp_tflite.source.masks import Masks
-from sqp_tflite.source.plan import FLOAT_OPS
+from sqp_tflite.source.plan import FLOAT_OPS, WITH_WEIGHTS
 
 Changes = Mapping[str, str]
 """Options and their new values, as the command line spells both: {"replace": "accurate"}."""
@@ -166,7 +166,7 @@ class _Judge:
         rule = f"{NAMES[self._now.wanted.target]} lacks operators for an input of {own}."
         text = (
             f'Build the model with keras.Input(..., dtype="{new}"), or copy it: small = keras.models.model_from_json('
-            f"model.to_json().replace('\"{own}\"', '\"{new}\"')), then small.set_weights(model.get_weights())."
+            f"model.to_json().replace('\"{own}\"', '\"{new}\"')), {WITH_WEIGHTS}"
         )
         return Remedy(dataclasses.replace(finding, layer=names[0], op="", rule=rule, remedy=text, kind=Kind.DTYPE))
 
