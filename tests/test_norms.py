@@ -6,6 +6,7 @@ import pytest
 from keras import layers as L
 
 import sqp_tflite
+from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.source import norms
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import plan
@@ -22,6 +23,11 @@ def norm(spread=2.0):
         gamma_initializer=made.RandomUniform(1 / spread, spread, 3),
         beta_initializer=made.RandomNormal(0, 1, 4),
     )
+
+
+class Shift(L.Layer):
+    def call(self, x):
+        return x + np.float32([1, -2, 3, 0.5])
 
 
 def image(*behind):
@@ -43,6 +49,8 @@ FOLDED = {
     "a dense layer": lambda: ((6,), [L.Dense(5, activation="squareplus"), norm(), L.Dense(3)]),
     "a dense layer per step": lambda: ((4, 6), [L.Dense(5, activation="squareplus"), norm(), L.Dense(3)]),
     "a flattened image": lambda: image(L.Flatten(), L.Dense(3)),
+    "a constant for each channel": lambda: image(Shift(), L.Conv2D(5, 3)),
+    "a constant in front of a dense layer": lambda: ((6,), [L.Dense(4, "relu"), Shift(), L.Dense(3, use_bias=False)]),
     "the input": lambda: ((7, 6, 3), [norm(), L.Conv2D(4, 3)]),
 }
 KEPT = {
@@ -131,3 +139,30 @@ def test_a_wrong_fold_is_seen(monkeypatch):
     model = model_of(KEPT["padding"])
     with pytest.raises(sqp_tflite.ParityError, match="does not agree"):
         sqp_tflite.export(model, data=data_of(model))
+
+
+def test_sums_of_constants_are_no_operators():
+    """The stock converter keeps an ADD for a constant of each channel that is added behind an activation."""
+    keras.utils.set_random_seed(0)
+    x = keras.Input((6,), name="x")
+    sums = Shift()(L.Dense(4, "relu")(x) + 1.5) + 2.0
+    model = keras.Model(x, L.Dense(3)(sums))
+    for quantize in ("float32", "int8"):
+        report = sqp_tflite.export(model, quantize=quantize, data=data_of(model)).report
+        assert {row.op: row.count for row in report.ops} == {"FULLY_CONNECTED": 2}
+
+
+@pytest.mark.parametrize(("lowering", "count"), [("algebraic", 1), ("integer", 2), ("table", 0)])
+def test_two_activations_in_sequence_have_one_conversion_each_way(lowering, count):
+    """Between two islands the numbers stay as they are: no QUANTIZE meets another, or one of an equal scale."""
+    keras.utils.set_random_seed(0)
+    layers = [L.Dense(8, "squareplus"), L.Activation("squareplus"), L.Dense(3)]
+    model = keras.Sequential([keras.Input((6,), name="x"), *layers])
+    exported = sqp_tflite.export(model, quantize="int8", data=data_of(model), lowering=lowering)
+    main = read(exported.model_bytes).main
+    makers, conversions = main.makers(), [op for op in main.ops if op.name in ("QUANTIZE", "DEQUANTIZE")]
+    assert len([op for op in conversions if op.name == "QUANTIZE"]) == count
+    for op in conversions:
+        before, after = (main.tensors[ends[0]] for ends in (op.inputs, op.outputs))
+        assert (before.dtype, before.quantization) != (after.dtype, after.quantization)
+        assert op.inputs[0] not in makers or makers[op.inputs[0]].name not in ("QUANTIZE", "DEQUANTIZE")

@@ -1,5 +1,7 @@
 """Folds a batch normalisation into the convolution or the product behind it: w*(s*y + t) = (w*s)*y + w*t.
 
+A constant for each channel that is added there is folded, too.
+
 TensorFlow's converter folds one into the convolution in front, which an activation in between forbids.
 """
 
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqp_tflite.layer_names import in_scope
 from sqp_tflite.source.frozen import Frozen
 
 LARGEST_SPREAD = 16.0
@@ -24,10 +27,10 @@ _PRODUCTS = ("MatMul", "BatchMatMulV2")
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """y*factors + offsets, channel by channel, and what it is computed from."""
+    """y*factors + offsets, channel by channel, and what that is computed from; of a sum the factors are 1."""
 
     source: Any
-    product: Any
+    scaled: bool
     sum: Any
     padded: bool
     factors: NDArray[np.float64]
@@ -48,7 +51,7 @@ def folded(graph_def: bytes, integer: bool, layer_of: Callable[[str], str]) -> t
         if norm is None or graph.reads_inputs(op.inputs[1]):
             continue
         if norm.offsets.any() and (norm.padded or (op.type in _CONVOLUTIONS and _pads(op))):
-            notes.append(_note(norm, layer_of(norm.sum.name), layer_of(op.name)))
+            notes += [_note(norm, layer_of(norm.sum.name), layer_of(op.name))] if norm.scaled else []
         elif not integer or op.type == "DepthwiseConv2dNative" or _spread(norm.factors) <= LARGEST_SPREAD:
             changed |= _fold(graph, op, norm)
     return graph.serialized() if changed else graph_def, tuple(notes)
@@ -60,20 +63,21 @@ def _norm(graph: Frozen, op: Any) -> _Norm | None:
         return None
     padded = _padded(op.inputs[0])
     above = _alone(op.inputs[0] if padded is None else padded)
-    plus = _split(graph, above, "AddV2") if above is not None else None
-    times = _split(graph, _alone(plus[0], pass_on=False), "Mul") if plus else None
-    if plus is None or times is None or above is None:
+    source, offsets, sums = (None if above is None else above.outputs[0]), np.zeros(()), 0
+    while source is not None and not in_scope(source.op.name):
+        plus = _split(graph, source.op, True, "AddV2", "BiasAdd")
+        if plus is None or (sums and len(source.consumers()) != 1):
+            break
+        source, offsets, sums = plus[0], offsets + graph.computed(plus[1]).astype(np.float64), sums + 1
+    if above is None or source is None or not sums:
         return None
-    (product, offsets), (source, factors) = plus, times
+    times = _split(graph, _alone(source, pass_on=False), False, "Mul")
+    source, factors = times or (source, None)
     if _computed_by_contraction(graph, source):
         return None
-    return _Norm(
-        source,
-        product.op,
-        above,
-        padded is not None,
-        *(graph.computed(one).astype(np.float64) for one in (factors, offsets)),
-    )
+    offsets = np.broadcast_to(offsets, above.outputs[0].shape.as_list()[-1:])
+    scales = np.ones_like(offsets) if factors is None else graph.computed(factors).astype(np.float64)
+    return _Norm(source, factors is not None, above, padded is not None, scales, offsets)
 
 
 def _padded(tensor: Any) -> Any:
@@ -91,13 +95,19 @@ def _alone(tensor: Any, pass_on: bool = True) -> Any:
     return None
 
 
-def _split(graph: Frozen, op: Any, kind: str) -> tuple[Any, Any] | None:
-    """Returns (what is computed, the constant of each channel) that an operation combines."""
-    if op is None or op.type != kind or not op.outputs[0].shape.rank:
+def _split(graph: Frozen, op: Any, scalars: bool, *kinds: str) -> tuple[Any, Any] | None:
+    """Returns (what is computed, the constant of each channel, or of all) that an operation combines."""
+    if op is None or op.type not in kinds or not op.outputs[0].shape.rank:
+        return None
+    if op.type == "BiasAdd" and op.get_attr("data_format") != b"NHWC":
         return None
     channels = op.outputs[0].shape.as_list()[-1]
     for data, constant in (op.inputs, op.inputs[::-1]):
-        if constant.shape.as_list() == [channels] and not graph.reads_inputs(constant) and graph.reads_inputs(data):
+        if (
+            constant.shape.as_list() in ([channels], [] if scalars else [channels])
+            and not graph.reads_inputs(constant)
+            and graph.reads_inputs(data)
+        ):
             return data, constant
     return None
 
