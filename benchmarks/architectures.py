@@ -6,8 +6,9 @@
 
 Each model is trained briefly on made data, so that batch norm has statistics and outputs mean something. It is exported
 with `--replace accurate --head logits`; what the file gives on TensorFlow Lite Micro is compared with the Keras model
-as it was trained, its head left out. "Stock int8" is TensorFlow's own converter with the same calibration data, run
-by LiteRT and compared with the same outputs. Every model is measured in processes of its own.
+as it was trained, its head left out. "Stock int8" is TensorFlow's own converter with the same calibration data; its
+file runs on the same interpreter, because interpreters do not round alike, or on LiteRT where TensorFlow Lite Micro
+does not run it. Every model is measured in processes of its own.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ FORMS = {
 }
 """Number type and lowering of each form, by what the page calls it."""
 STOCK = "stock int8"
+TFLM, LITERT = "tflm", "litert"
+NAMES = {TFLM: "TensorFlow Lite Micro", LITERT: "LiteRT"}
 ACTIVATIONS = {"Z11": "elu", "Z12": "elu", "Z20": "hard_silu"}
 """What stands for the zoo's own activation; relu in the others, as published."""
 APPLICATIONS = ("MobileNetV2", "MobileNetV3Small", "EfficientNetV2B0", "ConvNeXtTiny", "NASNetMobile", "ResNet50V2")
@@ -51,7 +54,7 @@ class Row:
     """One model in one form.
 
     `error` is the largest distance of any output to Keras's over the range of that output, 0 included; `same` the share
-    of samples of the same class, None where no output is a class.
+    of samples of the same class, None where no output is a class. `runtime` is the interpreter that ran the file.
     """
 
     model: str
@@ -63,13 +66,15 @@ class Row:
     operators: int | None = None
     arena: int | None = None
     seconds: float | None = None
+    runtime: str = TFLM
 
     def cell(self) -> str:
         """Returns how it agreed, in short."""
         if self.error is None:
             return self.result
         same = "" if self.same is None else f", {self.same:.0%}"
-        return f"{self.error:.2g}{same}" + ("" if self.result == "ok" else f" ({self.result})")
+        where = "" if self.runtime == TFLM else f" on {NAMES[self.runtime]}"
+        return f"{self.error:.2g}{same}{where}" + ("" if self.result == "ok" else f" ({self.result})")
 
 
 def names() -> list[str]:
@@ -215,9 +220,7 @@ def exported(name: str, label: str, model, inputs, truth, classes: bool) -> Row:
 def stock(name: str, original, inputs, truth, classes: bool) -> Row:
     """Returns what TensorFlow's converter gives for the model without its head, in int8 with float ends."""
     import keras
-    import numpy as np
     import tensorflow as tf
-    from ai_edge_litert.interpreter import Interpreter
 
     began = time.monotonic()
     specs = [tf.TensorSpec((1, *t.shape[1:]), t.dtype, name=t.name) for t in original.inputs]
@@ -239,12 +242,28 @@ def stock(name: str, original, inputs, truth, classes: bool) -> Row:
         converter.representative_dataset = lambda: ({k: v[i : i + 1] for k, v in inputs.items()} for i in range(count))
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8, tf.lite.OpsSet.TFLITE_BUILTINS]
         content = converter.convert()
-    interpreter = Interpreter(model_content=content)
-    runner = interpreter.get_signature_runner()
-    rows = [runner(**{key: value[i : i + 1] for key, value in inputs.items()}) for i in range(count)]
-    made = [np.concatenate([row[key] for row in rows]) for key in sorted(rows[0])]
+    runtime, made = stock_outputs(content, inputs)
     error, same = compared(made, truth, classes)
-    return Row(name, STOCK, "ok", error, same, len(content), seconds=time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return Row(name, STOCK, "ok", error, same, len(content), seconds=seconds, runtime=runtime)
+
+
+def stock_outputs(content: bytes, inputs):
+    """Returns (interpreter, outputs in the model's order) of a stock file, whose signature names its inputs."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    from sqp_tflite.flatbuffer.read import read
+    from sqp_tflite.run.interpreters import RuntimeFailedError, run
+
+    main, signature = read(content).main, Interpreter(model_content=content).get_signature_runner()
+    places = {detail["index"]: name for name, detail in signature.get_input_details().items()}
+    fed_in = tuple(inputs[places[index]] for index in main.inputs)
+    order = [main.outputs.index(detail["index"]) for _, detail in sorted(signature.get_output_details().items())]
+    try:
+        runtime, values = TFLM, run(TFLM, content, fed_in).values
+    except RuntimeFailedError:
+        runtime, values = LITERT, run(LITERT, content, fed_in).values
+    return runtime, [values[place] for place in order]
 
 
 def measure(name: str, forms: list[str], folder: Path) -> None:
@@ -342,13 +361,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", help="some of them, separated by commas")
+    parser.add_argument("--forms", help="some of the forms, separated by commas")
     parser.add_argument("--rows", type=Path, help="a file of rows that are measured already; new ones are added")
     options = parser.parse_args(given)
     held = options.rows.read_text().splitlines() if options.rows and options.rows.exists() else []
     rows = [Row(**json.loads(line)) for line in held]
     done = {(row.model, row.form) for row in rows}
+    forms = options.forms.split(",") if options.forms else [*FORMS, STOCK]
     for name in options.models.split(",") if options.models else names():
-        wanted = [form for form in [*FORMS, STOCK] if (name, form) not in done]
+        wanted = [form for form in forms if (name, form) not in done]
         for row in measured(name, wanted) if wanted else []:
             print(f"{row.model:28} {row.form:16} {row.cell():24} {_needs(row)}", flush=True)
             rows.append(row)
