@@ -38,6 +38,7 @@ __all__ = [
     "algebraic",
     "distill",
     "drop_head",
+    "register",
     "replace_activations",
     "squareplus",
     "squareplus_inverse",

@@ -9,7 +9,8 @@ import keras
 import numpy as np
 
 _LONGEST = 80
-_SPARSE = ("Sparse", "Ragged", "BCOO", "JAXSparse")
+_SPARSE = ("Sparse", "BCOO", "JAXSparse")
+_RAGGED = "Ragged"
 
 
 def shown(value: Any) -> str:
@@ -146,18 +147,35 @@ def part_of_keras(name: str, value: Any, get: Callable[[Any], Any]) -> Any:
 
 
 def is_sparse(value: Any) -> bool:
-    """Returns whether a tensor has absent entries."""
+    """Returns whether a tensor is sparse or ragged."""
     kind = type(value).__name__
-    return any(word in kind for word in _SPARSE) or getattr(value, "sparse", False) is True
+    return any(word in kind for word in (*_SPARSE, _RAGGED)) or getattr(value, "sparse", False) is True
+
+
+def _is_ragged(value: Any) -> bool:
+    return _RAGGED in type(value).__name__ or getattr(value, "ragged", False) is True
+
+
+def dense_rule(value: Any) -> str:
+    """Returns why a sparse or ragged tensor has no squareplus."""
+    if _is_ragged(value):
+        return "Rows of different lengths have no place in it."
+    return "squareplus(0) is sqrt(b)/2, so absent entries would not stay absent."
+
+
+def dense_remedy(name: str, value: Any) -> str:
+    """Returns how a sparse or ragged tensor becomes dense."""
+    if _is_ragged(value):
+        return f"Pass its values, `{name}.flat_values`, or pad it first with `{name}.to_tensor()`."
+    return f"Convert it first, e.g. with `tf.sparse.to_dense({name})`."
 
 
 def tensor(name: str, value: Any) -> Any:
     """Returns a dense tensor of numbers, in a dtype of its own."""
     if is_sparse(value):
         raise TypeError(
-            f"`{name}` is a dense tensor. squareplus(0) is sqrt(b)/2, so absent entries would not stay absent. "
-            f"Received: {type(value).__name__}. Convert it first, e.g. with `tf.sparse.to_dense({name})` or "
-            f"`{name}.to_tensor()`."
+            f"`{name}` is a dense tensor. {dense_rule(value)} Received: {type(value).__name__}. "
+            f"{dense_remedy(name, value)}"
         )
     try:
         made = keras.ops.convert_to_tensor(value)

@@ -12,6 +12,9 @@ from typing import Any
 Form = Callable[..., Any]
 """Called as `form(name, x, **parameters)`, e.g. `form("squareplus", x, b=4.0)`; returns the tensor."""
 
+LIMITS_SCOPE = "sqp.limits"
+"""The name scope in which an activation is written for inputs that its form for a device leaves out."""
+
 _CURRENT: ContextVar[Form | None] = ContextVar("sqp_keras_form", default=None)
 
 

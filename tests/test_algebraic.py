@@ -124,6 +124,62 @@ def test_other_lowest_values_are_kept_within_the_stated_error_and_rounding(of, l
     assert (y >= lowest - 1e-5 - made.value_error - rounding).all()
 
 
+# Far left and far right of 0; infinity stands for x itself.
+LIMITS = {
+    "softplus": (0.0, np.inf),
+    "log_sigmoid": (-np.inf, 0.0),
+    "sigmoid": (0.0, 1.0),
+    "tanh": (-1.0, 1.0),
+    "softsign": (-1.0, 1.0),
+    **dict.fromkeys(("silu", "gelu", "gelu_tanh", "mish"), (0.0, np.inf)),
+    **dict.fromkeys(("elu", "celu"), (-1.0, np.inf)),
+    "selu": (-1.7580993408473766, np.inf),
+}
+HUGE = np.float32([4097.0, 1e4, 1e6, 1e18, 1e30, 3e38, np.inf])
+
+
+@pytest.mark.parametrize(("of", "terms"), [pair for pair in ALL if pair[0] in LIMITS])
+def test_far_out_a_sum_is_the_limit_of_its_activation(of, terms):
+    left, right = LIMITS[of]
+    x = ops.convert_to_tensor(np.concatenate([HUGE, -HUGE, np.float32([np.nan])]))
+    y = ops.convert_to_numpy(sqp_keras.algebraic(x, of, terms))
+    slope = 1.0507009873554805 if of == "selu" else 1.0
+    # The sums of two roots are clipped left of 0, where they keep their error.
+    clipped = of in ("elu", "celu", "selu") and terms == 2
+    np.testing.assert_allclose(
+        y[: len(HUGE)], slope * HUGE if right == np.inf else np.full_like(HUGE, right), rtol=2e-7
+    )
+    np.testing.assert_allclose(
+        y[len(HUGE) : -1], -HUGE if left == -np.inf else np.full_like(HUGE, left), rtol=2e-4 if clipped else 2e-7
+    )
+    assert np.isnan(y[-1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("of", ["softplus", "sigmoid", "tanh", "silu", "mish"])
+def test_derivatives_far_out_are_those_of_the_limit(of, dtype):
+    x = tf.constant([-np.inf, -6e4, 0.5, 6e4, np.inf], dtype)
+
+    @tf.function
+    def slope(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = sqp_keras.algebraic(x, of)
+        return tape.gradient(y, x)
+
+    right = 0.0 if of in ("sigmoid", "tanh") else 1.0
+    np.testing.assert_array_equal(tf.cast(tf.gather(slope(x), [0, 1, 3, 4]), "float32"), [0, 0, right, right])
+    assert np.isfinite(tf.cast(slope(x), "float32")).all()
+
+
+def test_a_wide_bend_is_left_to_its_sum_further_out():
+    near = coefficients.lines("celu", coefficients.find("celu", 1, 1.0))
+    wide = coefficients.lines("celu", coefficients.find("celu", 1, 100.0))
+    assert (near.reach, near.left, near.right) == (4096.0, (0.0, -1.0), (1.0, 0.0))
+    assert wide.reach == pytest.approx(256 * 160, rel=0.1)
+    assert wide.left == (0.0, pytest.approx(-100.0))
+
+
 def test_a_softmax_of_any_size_is_positive_and_sums_to_one():
     rows = np.concatenate([WIDE[:40_000].reshape(-1, 10), np.random.default_rng(0).uniform(-1e6, 1e6, (1000, 10))])
     y = ops.convert_to_numpy(sqp_keras.AlgebraicSoftmax()(rows.astype(np.float32)))
@@ -191,7 +247,9 @@ def test_traces_to_add_mul_sqrt_and_clips_only_where_there_is_a_kink_or_an_end(o
     upper = 2.0 if of == "exponential" else None
     traced = tf.function(lambda x: sqp_keras.algebraic(x, of, terms, upper=upper))
     graph = traced.get_concrete_function(tf.TensorSpec((1, 8))).graph
-    used = {op.type for op in graph.get_operations()} - {"Placeholder", "Const", "Identity"}
+    # What selects the limits is not in a file for a device: `test_a_saved_model_has_no_limits` of test_trained_form.
+    inside = [op for op in graph.get_operations() if forms.LIMITS_SCOPE not in op.name]
+    used = {op.type for op in inside} - {"Placeholder", "Const", "Identity"}
     made = found(of, terms)
     clipped = (of in KINKS and terms > 1) or made.low is not None or made.high is not None
     assert used <= (PURE | {"Relu", "Minimum", "Maximum"} if clipped else PURE)

@@ -10,6 +10,7 @@ import sqp_tflite
 from sqp_keras.activation import formulas
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.source.rewrites import ALWAYS, rewritten
+from sqp_tflite.source.trained_form import without_limits
 
 L = keras.layers
 
@@ -108,3 +109,36 @@ def test_what_only_looks_like_it_stays(value):
     kinds, run = graph_of(odd)
     assert "RealDiv" in kinds
     np.testing.assert_allclose(run(X), odd(tf.constant(X)).numpy(), rtol=1e-6)
+
+
+@pytest.mark.large
+def test_a_saved_model_has_no_limits(tmp_path):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [keras.Input((4,), name="x"), *(sqp_keras.Algebraic(of) for of in ("silu", "tanh")), L.Dense(2)]
+    )
+    model.save(tmp_path / "m.keras")
+    model.export(tmp_path / "saved", verbose=False)
+    exported, wanted = (sqp_tflite.export(tmp_path / name) for name in ("saved", "m.keras"))
+    assert ops_of(exported) == ops_of(wanted)
+    assert not {"ABS", "GREATER", "SELECT", "SELECT_V2"} & set(ops_of(exported))
+
+
+@pytest.mark.parametrize(
+    ("call", "left"),
+    [
+        (lambda x: sqp_keras.algebraic(x, "silu"), 0),
+        (lambda x: tf.where(tf.abs(x) > 4096.0, tf.zeros_like(x), x), 1),
+    ],
+)
+def test_only_the_selection_of_limits_is_left_out(call, left):
+    graph = tf.function(call, autograph=False).get_concrete_function(tf.TensorSpec((1, 4))).graph
+    changed = rewritten(graph.as_graph_def().SerializeToString(), {"SelectV2": without_limits})
+    nodes = tf.compat.v1.GraphDef.FromString(changed).node
+    used, waiting = set(), [graph.outputs[0].op.name]
+    while waiting:
+        name = waiting.pop().partition(":")[0]
+        node = next(node for node in nodes if node.name == name)
+        used |= {node.op}
+        waiting += node.input
+    assert ("SelectV2" in used) == ("Abs" in used) == bool(left)

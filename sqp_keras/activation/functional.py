@@ -11,7 +11,7 @@ from keras import ops
 
 from sqp_keras import accept, forms, symbolic
 from sqp_keras.activation import formulas
-from sqp_keras.activation.constants import B_CURVATURE, B_LARGEST, B_SMALLEST
+from sqp_keras.activation.constants import B_CURVATURE, B_LARGEST, B_LEARNT_SMALLEST, B_SMALLEST
 
 # The derivative rules for the Keras backend in use; the other backends differentiate the formula themselves.
 _RULES = (
@@ -53,6 +53,8 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
     if isinstance(x, keras.KerasTensor) or isinstance(b, keras.KerasTensor):
         return symbolic.call("squareplus", x, b=_symbolic_b(b))
     x, b = floating(x), checked_b(b)
+    if _needs_a_wider_output(x, b):
+        return ops.cast(squareplus(ops.cast(x, "float32"), b), "float16")
     if isinstance(b, float):
         return _rectifier(x) if b == 0 else _squareplus(x, b / 4)
     wide = formulas.compute_dtype(keras.backend.standardize_dtype(x.dtype))
@@ -60,6 +62,13 @@ def squareplus(x: Any, b: Any = B_CURVATURE) -> Any:
     if tuple(c.shape) != tuple(x.shape) and not _fits(c.shape, x.shape):
         x = ops.broadcast_to(x, _common_shape("x", x, c))
     return _squareplus(x, c)
+
+
+def _needs_a_wider_output(x: Any, b: Any) -> bool:
+    """Returns whether outputs in float16 get too small to tell the slope by: at b = 1e-30 they are 0 up to x = 0."""
+    if keras.backend.standardize_dtype(x.dtype) != "float16" or not isinstance(b, float | np.ndarray):
+        return False
+    return bool(0 < np.min(b) < B_LEARNT_SMALLEST)
 
 
 def squareplus_inverse(y: Any, b: Any = B_CURVATURE) -> Any:

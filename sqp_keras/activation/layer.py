@@ -123,8 +123,8 @@ class Squareplus(keras.layers.Layer):
         """Returns the shape of the input with the layer's compute dtype."""
         if getattr(inputs, "sparse", False) or getattr(inputs, "ragged", False):
             raise TypeError(
-                f"`{self.name}` (Squareplus) needs a dense input: squareplus(0) is sqrt(b)/2, so absent entries would "
-                f"not stay absent. Received: {inputs}. Convert the input first."
+                f"`{self.name}` (Squareplus) needs a dense input. {accept.dense_rule(inputs)} Received: {inputs}. "
+                f"{accept.dense_remedy('x', inputs)}"
             )
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from sqp_keras import accept, forms, symbolic
-from sqp_keras.family.coefficients import PASSED, Part, Root, Sum, find
+from sqp_keras.family.coefficients import PASSED, Part, Root, Sum, find, lines
 from sqp_keras.family.names import canonical
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
@@ -32,7 +32,9 @@ def algebraic(
     one side of it by a minimum or maximum. What the activation never passes, the sum does not either: softplus and
     exponential are 0 or more, log_sigmoid 0 or less, sigmoid is in [0, 1], tanh and softsign in [-1, 1], by a clip at
     the end. All else is ADD, MUL and SQRT. docs/algebraic.md lists every sum
-    with its max error in value and slope. Halves are computed in float32; in float32 rounding adds about 1e-7*abs(x).
+    with its max error in value and slope. Halves are computed in float32; in float32 rounding adds about 1e-7*abs(x)
+    up to abs(x) = 4096. Further out and at infinity the result is the activation's limit; files for devices leave that
+    selection out.
 
     Args:
         x: Tensor, array, list, number or `KerasTensor`.
@@ -87,7 +89,29 @@ def apply(x: Any, of: str, terms: int | None, made: Sum) -> Any:
     dtype = keras.backend.standardize_dtype(x.dtype)
     if "float" not in dtype:
         dtype = keras.config.floatx()
-    return ops.cast(evaluate(ops.cast(x, _WIDE.get(dtype, dtype)), made), dtype)
+    return ops.cast(_everywhere(ops.cast(x, _WIDE.get(dtype, dtype)), of, made), dtype)
+
+
+def _everywhere(x: Any, of: str, made: Sum) -> Any:
+    """Returns the sum of `x`, and the line that the activation is where roots would cancel or overflow."""
+    ends = lines(of, made)
+    if ends is None:
+        return evaluate(x, made)
+    with keras.name_scope(forms.LIMITS_SCOPE):
+        far = ops.abs(x) > ends.reach
+        near = ops.where(far, ops.zeros_like(x), x)
+        line = ops.where(x > 0, _line(x, *ends.right), _line(x, *ends.left))
+    y = evaluate(near, made)
+    with keras.name_scope(forms.LIMITS_SCOPE):
+        return ops.where(far, line, y)
+
+
+def _line(x: Any, slope: float, value: float) -> Any:
+    # Without a product with 0, which is NaN for infinities.
+    if not slope:
+        return ops.full_like(x, value)
+    x = x if slope == 1.0 else x * slope
+    return x + value if value else x
 
 
 def evaluate(x: Any, made: Sum, using: Any = ops) -> Any:

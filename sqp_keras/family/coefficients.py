@@ -218,6 +218,45 @@ def enough(of: str, max_error: float, alpha: float = 1.0, upper: float | None = 
     )
 
 
+RANGE = 4096.0
+"""Up to this abs(x) (more for a wide bend) a sum is computed in training; further out its activation is a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What an activation is outside [-reach, reach].
+
+    Attributes:
+        reach: The end of the range in which the sum is computed.
+        left: Slope and value at 0 of the line on the left.
+        right: The same on the right.
+    """
+
+    reach: float
+    left: tuple[float, float]
+    right: tuple[float, float]
+
+
+@functools.cache
+def lines(of: str, made: Sum) -> Lines | None:
+    """Returns the lines that an activation approaches, None if clips of x hold its sum there already.
+
+    They are those that the sum approaches, with the activation's own limit where the two differ by the sum's error.
+    """
+    if not made.parts or any(part.low is not None or part.high is not None for part in made.parts):
+        return None
+    roots = [root for part in made.parts for root in part.roots]
+    exact = [] if of in ("elu", "celu", "selu") else [end for end in (made.low, made.high, 0.0) if end is not None]
+    found = []
+    for side in (-1.0, 1.0):
+        slope = sum(part.slope for part in made.parts) + side * sum(root.weight for root in roots)
+        value = made.offset - side * sum(root.weight * root.centre for root in roots)
+        value = next((end for end in exact if abs(end - value) <= min(made.value_error, 0.01)), value)
+        found.append((round(slope + (made.rectifier if side > 0 else 0.0), 12), value))
+    wide = max((abs(root.centre) + math.sqrt(root.b) for root in roots), default=0.0)
+    return Lines(max(RANGE, 256.0 * wide), found[0], found[1])
+
+
 def span(of: str, alpha: float = 1.0, upper: float | None = None) -> float:
     """Returns the length of the activation's range if that is finite; else 1 (the unit of its bend), or alpha."""
     if of in ("tanh", "softsign"):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sqp_keras.forms import LIMITS_SCOPE
 from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
@@ -23,7 +24,7 @@ from sqp_tflite.source.frozen import Frozen
 from sqp_tflite.source.norms import folded
 from sqp_tflite.source.rsqrt import with_rsqrt
 from sqp_tflite.source.trace import Traced
-from sqp_tflite.source.trained_form import in_export_form, passed_through
+from sqp_tflite.source.trained_form import in_export_form, passed_through, without_limits
 
 Rules = Mapping[str, Callable[[Frozen, Any], None]]
 
@@ -50,6 +51,8 @@ def on_device(traced: Traced, wanted: Combination) -> Traced:
     floats = [s.name for s in traced.inputs if s.dtype not in _AS_GIVEN and (wanted.integer or s.dtype not in castable)]
     graph_def, changed = in_float32(traced.graph_def, floats) if floats else (traced.graph_def, ())
     graph_def, notes = folded(graph_def, wanted.integer, traced.layers.of)
+    # First, by itself: other rules write a SelectV2 in another way.
+    graph_def = rewritten(graph_def, {"SelectV2": without_limits}) if LIMITS_SCOPE.encode() in graph_def else graph_def
     graph_def = rewritten(graph_def, *_rules(wanted))
     if wanted.integer and wanted.lowering == "integer":
         graph_def = with_rsqrt(graph_def)

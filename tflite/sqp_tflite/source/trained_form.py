@@ -7,12 +7,16 @@ is (x + sqrt(x*x + b)) / 2 without cancellation; see `sqp_keras.activation.formu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+from sqp_keras import forms
 from sqp_keras.activation.formulas import LARGEST_SQUARE_ROOT
 from sqp_tflite.layer_names import FORM_SCOPE
 from sqp_tflite.source.frozen import Frozen
+
+LIMITS = re.compile(rf"{re.escape(forms.LIMITS_SCOPE)}(_\d+)?")
 
 _SAME = frozenset("Identity IdentityN PlaceholderWithDefault StopGradient".split())
 """Operations whose first output is their first input."""
@@ -114,6 +118,17 @@ def _same(one: Any, other: Any) -> bool:
 def _is(graph: Frozen, tensor: Any, right: Callable[[float], bool]) -> bool:
     value = graph.value(_through(tensor))
     return value is not None and value.size == 1 and right(float(value.item()))
+
+
+def without_limits(graph: Frozen, op: Any) -> None:
+    """Leaves out what an algebraic activation selects for huge inputs, as every export does.
+
+    Args:
+        graph: The graph; changed.
+        op: A SelectV2.
+    """
+    if any(LIMITS.fullmatch(part) for part in op.name.split("/")[:-1]):
+        graph.replace(op, "Identity", [graph.name_of(op.inputs[2])])
 
 
 def passed_through(graph: Frozen, op: Any) -> None:
