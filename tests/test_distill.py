@@ -1,5 +1,8 @@
 """Fine-tuning a changed model towards the original: it gets nearer, stops early, undoes what costs too much."""
 
+import importlib
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ from keras import layers
 import sqp_keras
 from sqp_keras.models.sites import sites
 
+distill = importlib.import_module("sqp_keras.models.distill")  # The package has the function of that name.
 X = np.random.default_rng(5).normal(size=(256, 6)).astype("float32")
 
 
@@ -82,11 +86,60 @@ def test_no_improvement_stops_early():
     original = teacher("linear")
     same, _ = sqp_keras.replace_activations(original, "accurate")
     # A rate of almost 0 improves nothing that float32 can see.
-    _, report = sqp_keras.distill(
-        same, original, X, 40, layer_epochs=0, learning_rate=1e-30, patience=2, batch_size=200, verbose=0
-    )
+    with pytest.warns(UserWarning, match="no step brought it nearer"):
+        _, report = sqp_keras.distill(
+            same, original, X, 40, layer_epochs=0, learning_rate=1e-30, patience=2, batch_size=200, verbose=0
+        )
     assert report.epochs[0] == 0
     assert report.epochs[1] <= 4
+
+
+@pytest.mark.parametrize("rate", [0.05, pytest.param(1e-3, marks=pytest.mark.large)])
+def test_a_good_start_is_kept_where_steps_leave_it(rate):
+    original = teacher("linear")
+    student, _ = sqp_keras.replace_activations(original, "accurate")
+    with pytest.warns(UserWarning, match="`distill` returns .* as it was.*Use it as it is"):
+        new, report = sqp_keras.distill(student, original, X[:64], 1, learning_rate=rate, verbose=0)
+    assert report.after == report.before < 1e-3
+    assert all(np.array_equal(a, b) for a, b in zip(new.get_weights(), student.get_weights(), strict=True))
+
+
+def test_the_step_size_fits_the_start():
+    assert distill._rates(2e-4) == pytest.approx((4e-6, 4e-7))
+    assert distill._rates(0.3)[0] == distill._rates(float("nan"))[0] == distill._rates(float("inf"))[0] == 1e-3
+
+
+@pytest.mark.large
+def test_defaults_never_leave_a_good_start():
+    original = teacher("linear")
+    student, _ = sqp_keras.replace_activations(original, "accurate")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, report = sqp_keras.distill(student, original, X, verbose=0)
+    assert report.after <= report.before
+
+
+def test_the_distance_is_that_of_rows_held_out(monkeypatch):
+    original, seen = teacher(), []
+    student, _ = sqp_keras.replace_activations(original, "fast", data=X)
+    outputs = distill._outputs
+    monkeypatch.setattr(distill, "_outputs", lambda model, batches: seen.append(batches) or outputs(model, batches))
+    sqp_keras.distill(student, original, X, 0, verbose=0)
+    held = np.concatenate(seen[0])
+    assert held.shape == (25, 6)
+    trained = set(np.random.default_rng(0).permutation(len(X))[25:].tolist())
+    assert not trained & {int(np.flatnonzero((row == X).all(axis=1))[0]) for row in held}
+
+
+def test_the_check_of_a_good_start_sees_a_planted_fault(monkeypatch):
+    original = teacher("linear")
+    student, _ = sqp_keras.replace_activations(original, "accurate")
+    monkeypatch.setattr(
+        distill, "_gain", lambda stage, model, epochs, rates, measure: stage(model, epochs, rates[0]) if epochs else 0
+    )
+    with pytest.warns(UserWarning, match="as it was"):
+        _, report = sqp_keras.distill(student, original, X[:64], 1, layer_epochs=0, learning_rate=0.05, verbose=0)
+    assert report.after > 10 * report.before
 
 
 def test_several_inputs_and_nested_models_work():

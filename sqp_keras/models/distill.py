@@ -1,5 +1,6 @@
 """Fine-tunes a changed model towards the original."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from sqp_keras.models.rebuild import copied_activation, rebuild
 from sqp_keras.models.sites import Site, function_at, is_functional, sites
 
 _MEASURED_ROWS = 1024
+_STEP = 1e-3
+"""Adam's default step, and the largest that is chosen."""
+_SAFE_DISTANCE = 0.05
+"""Below this distance the chosen step falls in proportion: steps of 1e-3 would leave a good start."""
 _SMALLEST = 1e-6
 """Training does not tell smaller probabilities apart."""
 
@@ -32,8 +37,8 @@ class Distillation:
 
     Attributes:
         before: Distance of the student to the teacher at the start: root mean square error of the outputs over the
-            standard deviation of the teacher's outputs; or what `measure` returned.
-        after: The same at the end.
+            standard deviation of the teacher's outputs, on rows that were not trained on; or what `measure` returned.
+        after: The same at the end; never more than `before`.
         epochs: Passes over the data, layer-wise and end to end.
         restored: Layers whose exchange cost more than the budget.
     """
@@ -58,7 +63,7 @@ def distill(
     *,
     layer_epochs: int | None = None,
     batch_size: int = 32,
-    learning_rate: float = 1e-3,
+    learning_rate: float | None = None,
     patience: int = 3,
     budget: float | None = None,
     measure: Callable[[Any], float] | None = None,
@@ -69,8 +74,9 @@ def distill(
 
     First all layers whose activation differs learn, together, the outputs that they have in the teacher. Then the
     whole model learns the teacher's outputs by squared error (of the logarithms if they are probabilities). No labels
-    are needed. Dropout and batch normalisation run as in prediction. A tenth of the rows is held out, and the weights
-    with the lowest loss on it are kept.
+    are needed. Dropout and batch normalisation run as in prediction. A tenth of the rows is held out (none of fewer
+    than ten), and the weights with the lowest loss on it are kept. What does not bring the student nearer, measured on
+    the rows held out, is undone, so that it is never worse there than it was; if nothing does, a warning says so.
 
     Args:
         student: The changed model, usually from `replace_activations`.
@@ -80,7 +86,8 @@ def distill(
         layer_epochs: Largest number of layer-wise passes before; None for as many. They are skipped if the exchanged
             layers are in a nested or subclassed model.
         batch_size: Rows per step.
-        learning_rate: Of Adam; it decays to 0 over the epochs along a cosine.
+        learning_rate: Of Adam; it decays to 0 over the epochs along a cosine. None for 1e-3, or less in
+            proportion if the distance is below 0.05 at the start; where that gains nothing, a tenth of it is tried.
         patience: Epochs without improvement after which training stops.
         budget: A layer whose exchange costs more gets its original activation back, and the end-to-end passes run once
             more. The cost is how much lower the distance is with the original activation. None for no limit.
@@ -96,14 +103,14 @@ def distill(
     epochs = accept.whole("epochs", epochs)
     layer_epochs = epochs if layer_epochs is None else accept.whole("layer_epochs", layer_epochs)
     batch_size, patience = accept.whole("batch_size", batch_size, 1), accept.whole("patience", patience)
-    learning_rate = accept.number("learning_rate", learning_rate, 0.0)
+    learning_rate = None if learning_rate is None else accept.number("learning_rate", learning_rate, 0.0)
     budget = None if budget is None else accept.number("budget", budget, 0.0)
     measure = None if measure is None else accept.function("measure", measure)
     seed, verbose = accept.whole("seed", seed), _verbosity(verbose)
     exchanged = _exchanged(student, teacher)
-    rows = list(observe.batches(data, 10**9, teacher))
+    train = _Training(teacher, list(observe.batches(data, 10**9, teacher)), batch_size, patience, seed, verbose)
     if measure is None:
-        sample = list(observe.batches(data, _MEASURED_ROWS, teacher))
+        sample = train.held_out()
         expected = _outputs(teacher, sample)
 
         def measure(model: Any) -> float:
@@ -111,14 +118,47 @@ def distill(
 
     before = float(measure(student))
     new = rebuild(student, {})
-    train = _Training(teacher, rows, batch_size, learning_rate, patience, seed, verbose)
-    done = [train.layers(new, layer_epochs), train.outputs(new, epochs)]
+    rates = (learning_rate,) if learning_rate is not None else _rates(before)
+    done = [_gain(train.layers, new, layer_epochs, rates, measure), _gain(train.outputs, new, epochs, rates, measure)]
     restored: tuple[Restored, ...] = ()
     if budget is not None:
         new, restored = _roll_back(new, teacher, exchanged, budget, measure)
         if restored:
-            done[1] += train.outputs(new, epochs)
-    return new, Distillation(before, float(measure(new)), (done[0], done[1]), restored)
+            done[1] += _gain(train.outputs, new, epochs, rates, measure)
+    after = float(measure(new))
+    if sum(done) and not after < before:
+        warnings.warn(
+            f"`distill` returns `{student.name}` as it was: no step brought it nearer to `{teacher.name}`. Received: "
+            f"distance {before:.3g}. Use it as it is, or pass more rows, more epochs or a smaller learning_rate.",
+            stacklevel=2,
+        )
+    return new, Distillation(before, after, (done[0], done[1]), restored)
+
+
+def _rates(distance: float) -> tuple[float, float]:
+    """Returns the step sizes to try for a student at this distance, NaN and infinity included."""
+    rate = _STEP * min(1.0, distance / _SAFE_DISTANCE) if distance < _SAFE_DISTANCE else _STEP
+    return rate, rate / 10.0
+
+
+def _gain(
+    stage: Callable[[Any, int, float], int],
+    model: Any,
+    epochs: int,
+    rates: tuple[float, ...],
+    measure: Callable[[Any], float],
+) -> int:
+    """Trains `model` at the first rate that lowers the distance, or leaves it as it is; returns the epochs it took."""
+    if epochs == 0:
+        return 0
+    best, kept, done = float(measure(model)), model.get_weights(), 0
+    for rate in rates:
+        taken = stage(model, epochs, rate)
+        done += taken
+        if not taken or float(measure(model)) < best:
+            return done
+        model.set_weights(kept)
+    return done
 
 
 class _Towards(keras.Model):
@@ -156,36 +196,40 @@ class _Training:
     teacher: Any
     rows: list[Any]
     batch_size: int
-    learning_rate: float
     patience: int
     seed: int
     verbose: int | str
 
-    def layers(self, student: Any, epochs: int) -> int:
+    def layers(self, student: Any, epochs: int, rate: float) -> int:
         pairs = _features(student, self.teacher)
-        if not pairs or epochs == 0:
+        if not pairs:
             return 0
         features, goals = (list(column) for column in zip(*pairs, strict=True))
         mine, goal = keras.Model(student.inputs, features), keras.Model(self.teacher.inputs, goals)
-        return self._fit(mine, goal, ["values"] * len(pairs), epochs)
+        return self._fit(mine, goal, ["values"] * len(pairs), epochs, rate)
 
-    def outputs(self, student: Any, epochs: int) -> int:
-        if epochs == 0:
-            return 0
+    def outputs(self, student: Any, epochs: int, rate: float) -> int:
         first = keras.tree.flatten(self.teacher(self.rows[0], training=False))
-        return self._fit(student, self.teacher, [_kind(ops.convert_to_numpy(one)) for one in first], epochs)
+        return self._fit(student, self.teacher, [_kind(ops.convert_to_numpy(one)) for one in first], epochs, rate)
 
-    def _fit(self, model: Any, goal: Any, losses: list[str], epochs: int) -> int:
+    def split(self) -> tuple[Any, Any, Any]:
+        """Returns all rows, and the numbers of those held out and of those trained on."""
         rows = keras.tree.map_structure(lambda *parts: np.concatenate(parts), *self.rows)
         count = len(keras.tree.flatten(rows)[0])
         order = np.random.default_rng(self.seed).permutation(count)
-        held = order[: count // 10]
-        kept = order[count // 10 :]
+        return rows, order[: count // 10], order[count // 10 :]
+
+    def held_out(self) -> list[Any]:
+        """Returns the rows that the distance is measured on, in batches."""
+        rows, held, kept = self.split()
+        numbers = (held if len(held) else kept)[:_MEASURED_ROWS]
+        return [batch for (batch,) in _Batches(rows, numbers, self.batch_size, None)]
+
+    def _fit(self, model: Any, goal: Any, losses: list[str], epochs: int, rate: float) -> int:
+        rows, held, kept = self.split()
         steps = max(1, -(-len(kept) // self.batch_size) * epochs)
         towards = _Towards(model, goal, losses)
-        towards.compile(
-            optimizer=keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(self.learning_rate, steps))
-        )
+        towards.compile(optimizer=keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(rate, steps)))
         validation = _Batches(rows, held, self.batch_size, None) if len(held) else None
         stop = keras.callbacks.EarlyStopping(
             monitor="val_loss" if len(held) else "loss", patience=self.patience, restore_best_weights=True
