@@ -191,7 +191,7 @@ def test_the_shell_and_python_say_the_same_about_a_tolerance(tolerance, capsys):
     printed = capsys.readouterr().err
     with pytest.raises(BadInputError) as caught:
         check("m.keras", "m.tflite", tolerance=float(tolerance))
-    rule = "must be a number of 0 or more. Received: "
+    rule = "must be a finite number of 0 or more. Received: "
     assert rule in printed and rule in str(caught.value)
 
 

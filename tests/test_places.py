@@ -125,6 +125,34 @@ def test_an_artefact_is_refused_before_any_work_where_it_cannot_be_written(folde
     assert "`m` is a file" in refused(["m.keras", "--emit", "project"], capfd)
 
 
+@pytest.mark.parametrize("link_to_it", [False, True])
+@pytest.mark.parametrize("option", ["-o", "--report"])
+def test_an_open_stream_is_no_output(option, link_to_it, folder, capfd):
+    with open("held.json", "wb") as held_open:
+        name = f"/proc/self/fd/{held_open.fileno()}"
+        if link_to_it:
+            link("r.json", "s.json")
+            link("s.json", name)
+        if option == "--report" and not link_to_it:
+            return  # Its name has no ending.
+        said = refused(["m.keras", option, "r.json" if link_to_it else name], capfd)
+    assert "an open stream of a process" in said and "for standard output -o - or --report -" in said
+    with pytest.raises(BadInputError, match="an open stream"):
+        write_all({Place(Path("r.json") if link_to_it else Path("/proc/self/fd/1")): b"x"})
+
+
+@pytest.mark.parametrize("given", ["-o nd/", "-o sm/", "--report rep.html/", "--report sm/.", "-o .."])
+def test_a_slash_at_the_end_names_a_folder(given, folder, capfd):
+    for main, what in ((commands.export_main, "m.keras"), (commands.inspect_main, "m.keras")):
+        if main is commands.inspect_main and "-o" in given:
+            continue
+        with pytest.raises(SystemExit) as ended:
+            main([what, *given.split()])
+        assert ended.value.code == 2 and "must be the path of a file, not of a folder" in capfd.readouterr().err
+    with pytest.raises(BadInputError, match="`output` must be the path of a file, not of a folder"):
+        sqp_tflite.export("m.keras", given.split()[1])
+
+
 def test_the_folder_of_the_project_is_made_and_no_other(folder, capfd):
     options = ExportOptions("m.keras", Path("m.tflite"), emit=("project",))
     validate(options)

@@ -113,7 +113,9 @@ def path(name: str, value: Any) -> Path:
         os.fsencode(given)
     except (TypeError, UnicodeEncodeError):  # No path; half a surrogate pair, which no file name has.
         given = None
-    if not isinstance(given, str) or not given or "\0" in given or len(given) > _LONGEST_PATH:
+    if isinstance(given, str) and len(given) > _LONGEST_PATH:
+        refuse(name, f"a path of at most {_LONGEST_PATH:,} characters", value, "Choose a shorter name or folder.")
+    if not isinstance(given, str) or not given or "\0" in given:
         refuse(name, "a path", value, "Pass the name of a file as a string or a pathlib.Path.")
     return Path(given)
 
@@ -130,7 +132,16 @@ def output(name: str, value: Any) -> Path:
         refuse(
             name, "the path of a file", value, "Standard output is for the command line; './-' is a file of that name."
         )
+    output_text(name, os.fspath(path(name, value)) if not isinstance(value, str) else value)
     return path(name, value)
+
+
+def output_text(name: str, value: str) -> str:
+    """Returns the text of the path of a file to write unchanged; a slash at its end names a folder."""
+    given = path_text(name, value)
+    if os.path.basename(given) in ("", os.curdir, os.pardir):
+        refuse(name, "the path of a file, not of a folder", value, "Add the name of the file.")
+    return given
 
 
 def model(name: str, value: Any) -> Any:
@@ -167,7 +178,9 @@ def size(name: str, value: Any) -> int:
     elif _number(value):
         found = _finite(value)
         whole = found.is_integer()
-    if not 1.0 <= found < LARGEST or not whole:
+    if found >= LARGEST:
+        refuse(name, "a whole number of bytes below 2**63, which no memory has", value, "For example 200k.")
+    if not found >= 1.0 or not whole:
         rule = "a whole number of bytes above 0, with k for 1024, M for 1024 * 1024, G or T"
         refuse(name, rule, value, "For example 200k.")
     return int(found)
@@ -177,7 +190,7 @@ def share(name: str, value: Any) -> float:
     """Returns a number of 0 or more."""
     found = _real(value)
     if not 0.0 <= found < math.inf:
-        refuse(name, "a number of 0 or more", value, "For example 0.001.")
+        refuse(name, "a finite number of 0 or more", value, "For example 0.001.")
     return found
 
 
@@ -185,7 +198,7 @@ def positive(name: str, value: Any) -> float:
     """Returns a number above 0."""
     found = _real(value)
     if not 0.0 < found < math.inf:
-        refuse(name, "above 0", value, "For example 0.05.")
+        refuse(name, "a finite number above 0", value, "For example 0.05.")
     return found
 
 

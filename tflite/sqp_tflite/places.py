@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+_STREAM = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd/[^/]+")
+"""Linux's names of what a process has open; `/dev/stdout` and `/dev/fd` are links to them."""
+
+_MOST_LINKS = 40
+"""Linux follows no more."""
 
 Identity = tuple[int, int] | str
 """What all names of one file have in common: device and inode, or the resolved path while it does not exist."""
@@ -97,6 +104,17 @@ def followed(path: Path) -> Path:
         ) from error
 
 
+def _hops(path: Path) -> Iterator[Path]:
+    """Yields a path and where each symbolic link leads whose name it ends with; the folders are real ones."""
+    for _ in range(_MOST_LINKS):
+        path = path.parent.resolve() / path.name
+        yield path
+        try:
+            path = path.parent / os.readlink(path)
+        except OSError:
+            return
+
+
 def _unusable(path: Path, error: OSError) -> BadInputError:
     return BadInputError(
         f"An output must be writable. Received: {quoted(path)}, {error.strerror}. Choose another place."
@@ -104,7 +122,15 @@ def _unusable(path: Path, error: OSError) -> BadInputError:
 
 
 def check_regular(given: Path, path: Path) -> None:
-    """Raises if something other than a regular file is there: writing would replace a device, a pipe or a folder."""
+    """Raises if something other than a regular file is there: writing would replace a device, a pipe or a folder.
+
+    An open stream is refused, too: the file behind it may be another by now, or one without a name.
+    """
+    if any(_STREAM.fullmatch(str(hop)) for hop in _hops(given)):
+        raise BadInputError(
+            f"An output must be a new or a regular file. Received: {quoted(given)}, an open stream of a process. "
+            "Nothing was written. Pass the name of a file, or for standard output -o - or --report -."
+        )
     try:
         mode = path.stat().st_mode
     except OSError as error:

@@ -29,7 +29,7 @@ def export_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-o",
         "--output",
-        type=_path,
+        type=_output,
         metavar="OUT.tflite",
         help="default: the model's name with .tflite (_sqp.tflite for a .tflite), beside it; - for standard output",
     )
@@ -264,7 +264,7 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     if reports:
         group.add_argument(
             "--report",
-            type=_path,
+            type=_output,
             action="append",
             default=[],
             metavar="FILE",
@@ -305,3 +305,4 @@ _bound = _read(accept.fraction)
 _positive = _read(accept.positive)
 _share = _read(accept.share)
 _path = _read(accept.path_text)
+_output = _read(accept.output_text)
