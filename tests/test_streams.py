@@ -80,17 +80,24 @@ def test_a_bad_call_keeps_its_exit_code(folder, streams):
     assert (done.returncode, done.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("given", [["--version"], ["--help"]])
-def test_words_that_cannot_be_printed_are_an_error(folder, given):
-    done = run(folder, "sqp-export", *given, full=(1,))
+@pytest.mark.parametrize("streams", [{"full": (1,)}, {"closed": (1,)}, {"closed": (0, 1)}])
+@pytest.mark.parametrize("given", ["--version", "--help", "--c-include", "--completion bash"])
+def test_words_that_cannot_be_printed_are_an_error(folder, given, streams):
+    done = run(folder, "sqp-export", *given.split(), **streams)
     assert done.returncode == 2
     assert done.stderr.startswith("sqp-export: standard output cannot be written: ") and "Traceback" not in done.stderr
 
 
-def test_an_inspection_that_cannot_be_printed_is_an_error(folder):
-    done = run(folder, "sqp-inspect", "net.tflite", full=(1,))
+@pytest.mark.parametrize("given", [["net.tflite"], ["net.tflite", "--json"]])
+@pytest.mark.parametrize("streams", [{"full": (1,)}, {"closed": (1,)}])
+def test_an_inspection_that_cannot_be_printed_is_an_error(folder, given, streams):
+    done = run(folder, "sqp-inspect", *given, **streams)
     assert done.returncode == 2
-    assert done.stderr.startswith("sqp-inspect: standard output cannot be written: ")
+    assert done.stderr.startswith("sqp-inspect: standard output cannot be written: ") and done.stderr.count("\n") == 1
+
+
+def test_what_prints_nothing_needs_no_standard_output(folder):
+    assert run(folder, "sqp-inspect", "net.tflite", "--quiet", closed=(1,)).returncode == 0
 
 
 def test_an_inspection_that_wrote_its_report_ends_as_if_it_were_printed(folder):

@@ -17,7 +17,8 @@ flags. They tune how models are compiled for training; an export is compared wit
 def open_streams() -> frozenset[str]:
     """Gives standard streams that were closed by the caller (`>&-`) a place, nowhere, and returns their names.
 
-    A file that is opened later would otherwise get the number of standard output, and what is printed with it.
+    A file that is opened later would otherwise get the number of standard output, and what is printed with it. Standard
+    output then takes nothing, as a full disk would: what is printed there is lost, and the exit code has to say so.
     """
     closed = set()
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -25,7 +26,7 @@ def open_streams() -> frozenset[str]:
             os.fstat(number)
         except OSError:
             closed.add(name)
-            nowhere = os.open(os.devnull, os.O_RDWR)
+            nowhere = os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
             if nowhere != number:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
