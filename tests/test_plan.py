@@ -131,6 +131,27 @@ def adapted() -> keras.Model:
     return keras.Sequential([keras.Input((4,), dtype="float64"), norm, L.Dense(3, dtype="float64")])
 
 
+@pytest.fixture
+def wide_keras_json():
+    """Keras as `"floatx": "float64"` in keras.json makes it."""
+    before = keras.config.dtype_policy()
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy(before)
+
+
+def test_a_file_has_the_types_that_it_says_whatever_keras_json_says(tmp_path, request, command):
+    x = keras.Input((4,), name="x")
+    inner = keras.Sequential([keras.Input((4,)), L.Dense(3, activation="squareplus")], name="inner")
+    keras.Model(x, L.Dense(2, name="out")(keras.Model(x, inner(x), name="part")(x))).save(tmp_path / "net.keras")
+    request.getfixturevalue("wide_keras_json")
+    assert [row.activation for row in plan(load(tmp_path / "net.keras")).rows] == ["squareplus (b=4)"]
+    ran = command("sqp-export", "net.keras", "--quiet", cwd=tmp_path)
+    assert (ran.code, ran.err, keras.config.floatx()) == (0, "", "float32")
+
+
 @pytest.mark.parametrize(
     "build",
     [

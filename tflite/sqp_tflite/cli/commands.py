@@ -63,6 +63,7 @@ def _export(call: Call) -> Outcome:
         with quick_imports():
             from sqp_tflite.pipeline import run
 
+        _narrow()
         put = functools.partial(_deliver, call, inputs=inputs(options))
         exported = run(options, tell, put, call.began)
     from sqp_tflite.cli import text
@@ -81,6 +82,13 @@ def _export(call: Call) -> Outcome:
 
     written = f" `{options.output}` was written and may ship." if options.output else ""
     return Outcome(0, shown, written or (f" {call.piped.value} was written." if call.piped else ""))
+
+
+def _narrow() -> None:
+    """Lets Keras compute in float32 where a file does not say the type, whatever keras.json says of new models."""
+    import keras
+
+    keras.config.set_floatx("float32")
 
 
 def _deliver(
@@ -175,6 +183,7 @@ def _check(call: Call) -> Outcome:
         with quick_imports():
             from sqp_tflite.parity import check
 
+        _narrow()
         rows = check(
             options.model,
             options.file,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from sqp_keras.models import sites
@@ -77,8 +78,8 @@ WITH_WEIGHTS = "then model.save_weights('w.weights.h5') and small.load_weights('
 """The end of a remedy that copies a model: `set_weights` would leave a Normalization without its statistics."""
 
 _NARROWER = (
-    "Build the model after keras.config.set_floatx('float32'), or copy it: small = keras.models.model_from_json("
-    f"model.to_json().replace('float64', 'float32')), {WITH_WEIGHTS}"
+    "Build the model after keras.config.set_floatx('float32') (keras.json may say float64), or copy it: small = "
+    f"keras.models.model_from_json(model.to_json().replace('float64', 'float32')), {WITH_WEIGHTS}"
 )
 _UNQUANTIZED = "Export the model as it was before model.quantize(...), with --quantize int8 and --data."
 
@@ -156,9 +157,8 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
 
 def _refuse_types(loaded: Loaded) -> None:
     """Refuses a model whose weights or numbers are of a type that no export starts from."""
-    inner = (
-        [] if loaded.model is None else [layer for layer in private.layers(loaded.model) if layer is not loaded.model]
-    )
+    found = [] if loaded.model is None else private.layers(loaded.model)
+    inner = [layer for layer in found if layer is not loaded.model and not _only_holds(layer)]
     wide = [layer.name for layer in inner if _WIDE in (layer.compute_dtype, layer.variable_dtype)]
     wide += [spec.name for spec in loaded.inputs if spec.dtype == _WIDE]
     coarse = [layer.name for layer in inner if getattr(layer, "quantization_mode", None)]
@@ -171,6 +171,13 @@ def _refuse_types(loaded: Loaded) -> None:
         findings.append(Finding(coarse[0], "", "", rule, _UNQUANTIZED, Kind.DTYPE))
     if findings:
         raise RefusedError(" ".join(map(str, findings)), tuple(findings))
+
+
+def _only_holds(layer: Any) -> bool:
+    """Whether a layer computes nothing itself: its type is from keras.json, which says nothing of the file."""
+    if isinstance(layer, (keras.layers.InputLayer, keras.Sequential)):
+        return True
+    return isinstance(layer, keras.Model) and private.inputs_structure(layer) is not None
 
 
 def _names(layers: list[str]) -> str:
