@@ -11,9 +11,11 @@ import tensorflow as tf
 import sqp_tflite
 from models import converted, dense
 from sqp_tflite.cli.commands import inspect_main
+from sqp_tflite.flatbuffer.schema import pack, unpack
 from sqp_tflite.inspection import inspection
+from sqp_tflite.ops.audit import audit
 from sqp_tflite.run import interpreters
-from written import Written
+from written import Written, perceptron
 
 L = keras.layers
 
@@ -115,3 +117,45 @@ def test_a_file_that_computes_nothing_has_notes(tmp_path):
     (tmp_path / "empty.tflite").write_bytes(empty.ends([empty.value(name="x")], []))
     _, report = inspection(tmp_path / "empty.tflite", "litert")
     assert any("no operators" in note for note in report.notes) and any("no outputs" in note for note in report.notes)
+    assert [finding.kind.value for finding in report.findings] == ["graph"]
+
+
+def reversed_order(model):
+    model.subgraphs[0].operators.reverse()
+
+
+def later_tensor(model):
+    ops = model.subgraphs[0].operators
+    ops[0].inputs = [ops[-1].outputs[0], *ops[0].inputs[1:]]
+
+
+def own_output(model):
+    ops = model.subgraphs[0].operators
+    ops[0].inputs = [ops[0].outputs[0], *ops[0].inputs[1:]]
+
+
+BROKEN = {
+    "operators in the wrong order": (reversed_order, "which only a later operator writes"),
+    "a tensor of a later operator": (later_tensor, "which only a later operator writes"),
+    "an operator's own output": (own_output, "which only a later operator writes"),
+    "no inputs": (lambda model: setattr(model.subgraphs[0], "inputs", []), "`x`, which nothing writes"),
+    "no operators": (lambda model: setattr(model.subgraphs[0], "operators", []), "nothing writes `y`"),
+    "no outputs": (lambda model: setattr(model.subgraphs[0], "outputs", []), "must have outputs"),
+    "another schema": (lambda model: setattr(model, "version", 99), "schema version 3, this one says 99"),
+}
+
+
+@pytest.mark.parametrize("target", ["tflm", "litert", "tflm@2023"])
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_computes_from_memory_that_nothing_wrote_is_a_finding(case, target, tmp_path):
+    change, words = BROKEN[case]
+    model = unpack(perceptron())
+    change(model)
+    path = tmp_path / "m.tflite"
+    path.write_bytes(pack(model))
+    graph, report = inspection(path, target)
+    found = [finding for finding in report.findings if finding.kind.value == "graph"]
+    assert report.verdict == "refused" and report.runs == "no" and words in found[0].rule
+    assert [one for one in audit(graph, target) if one.kind.value == "graph"]
+    with pytest.raises(sqp_tflite.BadInputError, match="cannot be run. Received: .*"):
+        sqp_tflite.check("none.keras", path)

@@ -11,12 +11,14 @@ from typing import Any
 
 from sqp_tflite import accept, limits
 from sqp_tflite.agreement import BEYOND, DATA, ENDS, GIVEN, Agreement
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.finished.model import is_file
 from sqp_tflite.finished.model import loaded as finished
 from sqp_tflite.finished.model import without_heads as headless_file
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.mark import Mark, mark_of
 from sqp_tflite.flatbuffer.read import bytes_of, opened
+from sqp_tflite.ops.audit import incoherent
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import HARD_SIGMOIDS
 from sqp_tflite.run.compare import compare, tolerance_of
@@ -102,6 +104,8 @@ def check(
     content, what = bytes_of(tflite, "`tflite`", allowed)
     graph = opened(content, what)[1]
     require_room(graph, what, allowed)
+    if wrong := incoherent(graph):
+        raise BadInputError(f"{what} cannot be run. Received: {wrong[0].rule} {wrong[0].remedy}")
     arrays = open_data(given["data"], allowed)
     shapes = arrays.shapes() if arrays else None
     mark = mark_of(graph)

@@ -44,6 +44,8 @@ class Kind(str, enum.Enum):
     """The samples."""
     WEIGHTS = "weights"
     """Constants that are not finite."""
+    GRAPH = "graph"
+    """A file whose operators do not fit together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Editor:
             (self._main.inputs, self._main.outputs), made, named_ends(self._model), strict=True
         ):
             places = dict(zip(map(int, before), after, strict=False))
-            for entry in entries:
+            for entry in (entry for entry in entries if entry.tensorIndex not in after):
                 entry.tensorIndex = places.get(int(entry.tensorIndex), entry.tensorIndex)
         self._main.inputs, self._main.outputs = made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, INTEGER_DTYPES, Graph, Op, Subgraph, Tensor
 from sqp_tflite.layer_names import THE_MODEL, LayerNames
@@ -41,6 +41,11 @@ _INTEGER_WEIGHTS = ("int8", "int4", "uint8")
 _READS_BOTH = ("DEQUANTIZE", "QUANTIZE")
 """Operators that go from one type of numbers to the other: they have no weights of their own."""
 
+SCHEMA_VERSION = 3
+"""Of every TFLite file; readers of other versions do not exist."""
+
+_AGAIN = "Export the Keras model again with sqp-export: the file is damaged, or its writer has a fault."
+
 _Judge = Callable[[Subgraph, Op, str, LayerNames], "Finding | None"]
 
 _OTHER_REMEDY = "Write the layer with admitted ops, or try another `--target`."
@@ -56,7 +61,7 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
     """
     layers = layers or LayerNames()
     findings = _each(graph, target, layers, (_op, _version, _hybrid, _wide, _rank, _indices, _scales))
-    findings += _open_shapes(graph, layers) + _not_finite(graph, layers)
+    findings += _open_shapes(graph, layers) + _not_finite(graph, layers) + incoherent(graph, layers)
     return tuple(dict.fromkeys(findings))
 
 
@@ -68,9 +73,46 @@ def _not_finite(graph: Graph, layers: LayerNames) -> list[Finding]:
     return found
 
 
+def incoherent(graph: Graph, layers: LayerNames | None = None) -> list[Finding]:
+    """Returns where a file computes from memory that nothing has written, and what lets nobody read its results.
+
+    Interpreters trust the order of the operators: they run such a file and return what lay in the memory.
+    """
+    layers = layers or LayerNames()
+    found = [finding for subgraph in graph.subgraphs for finding in _unwritten(subgraph, layers)]
+    if not graph.main.outputs:
+        rule = "A file must have outputs: nothing that this one computes can be read."
+        found.append(Finding(THE_MODEL, "", "", rule, _AGAIN, Kind.GRAPH))
+    if graph.schema_version != SCHEMA_VERSION:
+        rule = f"A TFLite file has schema version {SCHEMA_VERSION}, this one says {graph.schema_version}."
+        found.append(Finding(THE_MODEL, "", "", rule, _AGAIN, Kind.GRAPH))
+    return found
+
+
+def _unwritten(subgraph: Subgraph, layers: LayerNames) -> Iterator[Finding]:
+    """Yields a finding for each tensor that is read, or is an output, before an operator has written it."""
+    tensors = subgraph.tensors
+    held = {one.index for one in tensors if one.constant or one.variable or 0 in one.shape} | set(subgraph.inputs)
+    makers = subgraph.makers()
+    for op in subgraph.ops:
+        for index in dict.fromkeys(op.inputs):
+            if index >= 0 and index not in held:
+                held.add(index)  # One finding for each.
+                when = "only a later operator writes" if index in makers else "nothing writes"
+                rule = "An operator may not read what no operator before it has written: "
+                rule += f"`{tensors[index].name}`, which {when}."
+                yield Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, _AGAIN, Kind.GRAPH)
+        held.update(op.outputs)
+    for index in dict.fromkeys(subgraph.outputs):
+        if index not in held:
+            rule = f"An output must be computed: nothing writes `{tensors[index].name}`."
+            yield Finding(layers.of(tensors[index].name), "", tensors[index].dtype, rule, _AGAIN, Kind.GRAPH)
+
+
 def silent(graph: Graph, target: str) -> tuple[Finding, ...]:
     """Returns what the target's interpreter gets wrong without saying so, although it runs the file."""
-    found = _each(graph, target, LayerNames(), (_hybrid, _rank, _scales)) + _not_finite(graph, LayerNames())
+    found = _each(graph, target, LayerNames(), (_hybrid, _rank, _scales))
+    found += _not_finite(graph, LayerNames()) + incoherent(graph)
     return tuple(dict.fromkeys(found))
 
 
