@@ -134,7 +134,7 @@ REFUSED = {
     "a dash": ("output", "-", "Standard output is for the command line; './-' is a file"),
     "a number": ("output", 5, "`output` must be a path. Received: 5. Pass the name of a file"),
     "a negative size": ("ram", -1, "`ram` must be a whole number of bytes above 0, .*Received: -1. For example 200k"),
-    "more bytes than there are": ("ram", "9" * 30 + "G", "a whole number of bytes below 2\\*\\*63"),
+    "more bytes than there are": ("ram", "9" * 30 + "G", "a whole number of bytes above 0, below 2\\*\\*63"),
     "no bound": ("max_change", float("inf"), "`max_change` must be a finite number above 0. Received: inf"),
     "a long name": ("output", "x" * 6010, "a path of at most 4,096 characters. Received: .*6012 characters"),
     "half a byte": ("ram", "0.5", "above 0"),

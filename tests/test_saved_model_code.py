@@ -238,6 +238,20 @@ def test_loading_asks_first_and_goes_on_when_trusted(tmp_path):
     assert output.numpy().tolist() == [[4.0, 4.0, 4.0]]
 
 
+def test_a_signature_that_is_not_run_is_left_out(tmp_path):
+    made = writes(tmp_path)
+    made.twice = tf.function(lambda x: {"y": 2.0 * x}, input_signature=SPEC)
+    made.again = tf.function(made.__call__, input_signature=SPEC)
+    signatures = {"serving_default": made.twice, "export_log": made.again}
+    tf.saved_model.save(made, str(tmp_path / "saved"), signatures=signatures)
+    ((_, output),) = load(tmp_path / "saved").call([tf.ones((1, 3))]).items()
+    assert output.numpy().tolist() == [[2.0, 2.0, 2.0]] and not (tmp_path / "written").exists()
+    swapped = {"serving_default": made.again, "export_log": made.twice}
+    tf.saved_model.save(made, str(tmp_path / "swapped"), signatures=swapped)
+    with pytest.raises(BadInputError, match="WriteFile"):
+        load(tmp_path / "swapped")
+
+
 def test_a_long_list_is_shortened(tmp_path):
     class Writes(tf.Module):
         pass

@@ -21,10 +21,8 @@ UNITS = ("k", "M", "G", "T")
 
 _UNITS = {"": 1} | {unit.lower() + end: 1024**n for n, unit in enumerate(UNITS, 1) for end in ("", "b", "ib")}
 _LONGEST = 80
-_LONGEST_PATH = 4096
-"""Characters; no system opens a longer one."""
-LARGEST = 1 << 63
-"""Bytes: more than any memory has."""
+_LONGEST_PATH = 4096  # Characters; no system opens a longer one.
+LARGEST = 1 << 63  # Bytes: more than any memory has.
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
@@ -113,10 +111,9 @@ def path(name: str, value: Any) -> Path:
         os.fsencode(given)
     except (TypeError, UnicodeEncodeError):  # No path; half a surrogate pair, which no file name has.
         given = None
-    if isinstance(given, str) and len(given) > _LONGEST_PATH:
-        refuse(name, f"a path of at most {_LONGEST_PATH:,} characters", value, "Choose a shorter name or folder.")
-    if not isinstance(given, str) or not given or "\0" in given:
-        refuse(name, "a path", value, "Pass the name of a file as a string or a pathlib.Path.")
+    if not isinstance(given, str) or not given or "\0" in given or len(given) > _LONGEST_PATH:
+        rule = f"a path of at most {_LONGEST_PATH:,} characters" if isinstance(given, str) and given else "a path"
+        refuse(name, rule, value, "Pass the name of a file as a string or a pathlib.Path.")
     return Path(given)
 
 
@@ -129,19 +126,17 @@ def path_text(name: str, value: str) -> str:
 def output(name: str, value: Any) -> Path:
     """Returns the path of a file to write."""
     if isinstance(value, str) and value == "-":
-        refuse(
-            name, "the path of a file", value, "Standard output is for the command line; './-' is a file of that name."
-        )
-    output_text(name, os.fspath(path(name, value)) if not isinstance(value, str) else value)
-    return path(name, value)
+        remedy = "Standard output is for the command line; './-' is a file of that name."
+        refuse(name, "the path of a file", value, remedy)
+    path(name, value)
+    return Path(output_text(name, os.fspath(value)))
 
 
 def output_text(name: str, value: str) -> str:
     """Returns the text of the path of a file to write unchanged; a slash at its end names a folder."""
-    given = path_text(name, value)
-    if os.path.basename(given) in ("", os.curdir, os.pardir):
+    if os.path.basename(path_text(name, value)) in ("", os.curdir, os.pardir):
         refuse(name, "the path of a file, not of a folder", value, "Add the name of the file.")
-    return given
+    return value
 
 
 def model(name: str, value: Any) -> Any:
@@ -178,10 +173,8 @@ def size(name: str, value: Any) -> int:
     elif _number(value):
         found = _finite(value)
         whole = found.is_integer()
-    if found >= LARGEST:
-        refuse(name, "a whole number of bytes below 2**63, which no memory has", value, "For example 200k.")
-    if not found >= 1.0 or not whole:
-        rule = "a whole number of bytes above 0, with k for 1024, M for 1024 * 1024, G or T"
+    if not 1.0 <= found < LARGEST or not whole:
+        rule = "a whole number of bytes above 0, below 2**63, with k for 1024, M for 1024 * 1024, G or T"
         refuse(name, rule, value, "For example 200k.")
     return int(found)
 

@@ -40,10 +40,8 @@ class Kind(str, enum.Enum):
     """A dimension that is open, or too long."""
     STATE = "state"
     """Variables or random numbers."""
-    DATA = "data"
-    """The samples."""
-    WEIGHTS = "weights"
-    """Constants that are not finite."""
+    DATA = "data"  # The samples.
+    WEIGHTS = "weights"  # Constants that are not finite.
     GRAPH = "graph"
     """A file whose operators do not fit together."""
 

@@ -98,6 +98,11 @@ def _for_inference(graph: Any) -> Any:
     made = type(graph)()
     made.CopyFrom(graph)
     objects = made.object_graph_def
+    ours = [(child.node_id, child.local_name) for child in _children(objects, signatures)]
+    objects.nodes[signatures].ClearField("children")
+    for number, name in ours:
+        if name == SIGNATURE:
+            objects.nodes[signatures].children.add(node_id=number, local_name=name)
     needed = _needed(objects, signatures)
     above = _above(objects, needed)
     for number, node in enumerate(objects.nodes):
