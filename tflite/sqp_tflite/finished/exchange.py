@@ -19,6 +19,7 @@ from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.functions import Found, activations
 from sqp_tflite.flatbuffer.graph import Op, Subgraph
 from sqp_tflite.flatbuffer.op_versions import versioned
+from sqp_tflite.flatbuffer.softmaxes import Softmax, softmaxes
 from sqp_tflite.flatbuffer.sums import Written, can_halve, replace
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.policy import ADMITTED
@@ -61,7 +62,7 @@ class _Site:
     layer: str
     was: str
     found: Found | None = None
-    op: Op | None = None
+    softmax: Softmax | None = None
 
 
 def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bound: float) -> Made:
@@ -86,7 +87,7 @@ def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bo
     wanted = {site: _rule(site, rules) for site in sites}
     seen = _seen(content, main, [site for site, one in wanted.items() if one == "fast"], inputs)
     becomes: dict[Found, Written] = {}
-    softmaxes, rows, replacements = list[Op](), list[PlanRow](), list[Replacement]()
+    written_too, rows, replacements = list[Softmax](), list[PlanRow](), list[Replacement]()
     now: Activation
     terms: int | None
     error: float | None
@@ -94,8 +95,8 @@ def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bo
         if one == "keep":
             rows.append(_row(site, Activation(site.was), ()))
             continue
-        if site.op is not None:
-            softmaxes.append(site.op)
+        if site.softmax is not None:
+            written_too.append(site.softmax)
             now, terms, error = Activation("algebraic_softmax"), None, SOFTMAX_ERROR
         elif site.found is not None:
             written = _written(site.found, one, bound, seen.get(site))
@@ -103,7 +104,7 @@ def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bo
             now, terms, error = _now(site, written)
         replacements.append(Replacement(site.layer, site.was, str(now), terms, error))
         rows.append(_row(site, now, ()))
-    made = replace(editor, becomes, tuple(softmaxes))
+    made = replace(editor, becomes, tuple(written_too))
     if made:
         versioned(editor)
     rows = [_with_ops(row, site, made) for row, site in zip(rows, wanted, strict=True)]
@@ -117,8 +118,11 @@ def _sites(main: Subgraph) -> tuple[_Site, ...]:
         for one in activations(main, curved)
         if one.known.name != "squareplus" or _improves(main, one)
     ]
-    last = [op for op in main.ops if op.name == "SOFTMAX" and op.dtype == "float32"]
-    found += [_Site(layers.of(main.tensors[op.outputs[0]].name), "softmax", op=op) for op in last]
+    whole = [one for one in softmaxes(main).values() if main.tensors[one.result].dtype == "float32"]
+    # A logarithm of a softmax has no sum.
+    found += [_Site(layers.of(main.tensors[s.result].name), s.name, softmax=s) for s in whole if s.name == "softmax"]
+    parts = {place for one in whole for place in one.ops}
+    found = [site for site in found if site.found is None or parts.isdisjoint(site.found.chain.ops)]
     return tuple(sorted(found, key=_place))
 
 
@@ -128,7 +132,7 @@ def curved(op: Op) -> bool:
 
 
 def _place(site: _Site) -> int:
-    return site.op.index if site.op else site.found.chain.ops[-1] if site.found else 0
+    return site.softmax.ops[-1] if site.softmax else site.found.chain.ops[-1] if site.found else 0
 
 
 def _improves(main: Subgraph, found: Found) -> bool:
@@ -206,14 +210,14 @@ def _row(site: _Site, now: Activation, ops: tuple[str, ...]) -> PlanRow:
 
 
 def _with_ops(row: PlanRow, site: _Site, made: Mapping[int, tuple[str, ...]]) -> PlanRow:
-    result = site.op.outputs[0] if site.op else site.found.chain.result if site.found else -1
+    result = site.softmax.result if site.softmax else site.found.chain.result if site.found else -1
     return PlanRow(row.layer, row.now, row.form, made.get(result, ()), was=row.was)
 
 
 def _left(main: Subgraph, sites: Sequence[_Site]) -> tuple[str, ...]:
     """Names what needs exp or log and is no activation that has a sum."""
     covered = {place for site in sites if site.found for place in site.found.chain.ops}
-    covered |= {site.op.index for site in sites if site.op}
+    covered |= {place for site in sites if site.softmax for place in site.softmax.ops}
     layers = LayerNames()
     left = [
         f"{op.name} of `{layers.of(main.tensors[op.outputs[0]].name)}`"

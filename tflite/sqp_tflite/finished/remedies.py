@@ -6,7 +6,7 @@ import dataclasses
 
 from sqp_tflite.flatbuffer.functions import activations
 from sqp_tflite.flatbuffer.graph import Graph, Op
-from sqp_tflite.flatbuffer.heads import HEADS, ends_in
+from sqp_tflite.flatbuffer.heads import ends_in
 from sqp_tflite.flatbuffer.lookups import functions
 from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.ops.policy import ADMITTED, kernels
@@ -65,7 +65,7 @@ def _parts(graph: Graph, integer: bool) -> tuple[list[Op], set[str], set[str]]:
 
 
 def _native(op: Op, options: ExportOptions) -> bool:
-    return op.name in HEADS and op.dtype in kernels(options.wanted.target).get(op.name, ())
+    return op.dtype in kernels(options.wanted.target).get(op.name, ())
 
 
 def kept(graph: Graph, options: ExportOptions) -> tuple[str, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import TYPE_CHANGES, Op, Subgraph
+from sqp_tflite.flatbuffer.softmaxes import Softmax, softmaxes
 from sqp_tflite.flatbuffer.tables import scale_of
 
-HEADS = {"SOFTMAX": "softmax", "LOG_SOFTMAX": "log_softmax", "LOGISTIC": "sigmoid"}
-"""What a head is called in reports, by its operator."""
+SIGMOID = "sigmoid"
 
 _MOVING = ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
 
@@ -21,19 +23,20 @@ def drop_heads(editor: Editor) -> tuple[str, ...]:
         editor: Of a file that was not changed since it was opened.
     """
     main = editor.graph.main
-    makers, readers = main.makers(), main.readers()
+    makers, readers, known = main.makers(), main.readers(), softmaxes(main)
     outputs, lost = list(main.outputs), [""] * len(main.outputs)
     for place, output in enumerate(main.outputs):
-        behind, head = _head(main, makers, output)
+        behind, head = _head(makers, known, output)
         if head is None or any(len(readers.get(op.outputs[0], ())) > 1 for op in (head, *behind)):
             continue
-        given = main.tensors[head.inputs[0]]
+        result = head.outputs[0]
+        given = main.tensors[known[result].source if result in known else head.inputs[0]]
         codes = [index for op in behind for index in op.outputs if main.tensors[index].quantization]
         if codes and given.quantization is None:
             continue  # No data say how large the numbers in front of the head are.
-        lost[place] = HEADS[head.name]
+        lost[place] = known[result].name if result in known else SIGMOID
         if behind:
-            editor.read_instead(head.outputs[0], given.index)
+            editor.read_instead(result, given.index)
         else:
             outputs[place] = given.index
         for index in codes:
@@ -50,15 +53,16 @@ def drop_heads(editor: Editor) -> tuple[str, ...]:
 
 def ends_in(main: Subgraph) -> tuple[Op | None, ...]:
     """Returns the softmax or sigmoid that each output ends in, None for others."""
-    makers = main.makers()
-    return tuple(_head(main, makers, output)[1] for output in main.outputs)
+    makers, known = main.makers(), softmaxes(main)
+    return tuple(_head(makers, known, output)[1] for output in main.outputs)
 
 
-def _head(main: Subgraph, makers: dict[int, Op], output: int) -> tuple[list[Op], Op | None]:
-    """The operators between the head and the output, the last first, and the head."""
+def _head(makers: Mapping[int, Op], known: Mapping[int, Softmax], output: int) -> tuple[list[Op], Op | None]:
+    """The operators between the head and the output, the last first, and the last operator of the head."""
     behind: list[Op] = []
     op = makers.get(output)
     while op is not None and op.name in (*TYPE_CHANGES, *_MOVING):
         behind.append(op)
         op = makers.get(op.inputs[0])
-    return behind, op if op is not None and op.name in HEADS else None
+    head = op is not None and (op.name == "LOGISTIC" or op.outputs[0] in known)
+    return behind, op if head else None

@@ -13,7 +13,8 @@ from sqp_tflite.flatbuffer.arithmetic import Value, Writer
 from sqp_tflite.flatbuffer.chains import Chain
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.functions import Found
-from sqp_tflite.flatbuffer.graph import Op, Subgraph, Tensor
+from sqp_tflite.flatbuffer.graph import Subgraph, Tensor
+from sqp_tflite.flatbuffer.softmaxes import Softmax
 from sqp_tflite.layer_names import FORM_SCOPE, LayerNames
 
 _CONTRACTING = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
@@ -23,14 +24,14 @@ Written = Sum | float
 
 
 def replace(
-    editor: Editor, activations: Mapping[Found, Written], softmaxes: tuple[Op, ...] = ()
+    editor: Editor, activations: Mapping[Found, Written], softmaxes: tuple[Softmax, ...] = ()
 ) -> dict[int, tuple[str, ...]]:
     """Puts sums in the place of activations, and returns {tensor: the operators that compute it now}.
 
     Args:
         editor: Of a file that was not changed since it was opened.
         activations: Each activation and what it becomes.
-        softmaxes: The SOFTMAX operators that become sums, too.
+        softmaxes: Those that become sums, too.
     """
     main = editor.graph.main
     makers, numbers, layers = main.makers(), dict[float, int](), LayerNames()
@@ -48,10 +49,10 @@ def replace(
         else:
             evaluate(x, becomes, writer)
         replaced[makers[chain.result].index] = writer.finished(chain.result)
-    for op in softmaxes:
-        writer, x = write(op.inputs[0], op.outputs[0])
-        softmax(x, writer, float(op.options.get("beta", 1.0)))
-        replaced[op.index] = writer.finished(op.outputs[0])
+    for one in softmaxes:
+        writer, x = write(one.source, one.result)
+        softmax(x, writer, one.beta)
+        replaced[makers[one.result].index] = writer.finished(one.result)
     for result in {ops[-1].outputs[0] for ops in replaced.values()} - set(main.outputs):
         # The name says that only an activation's form made it: a quantiser treats such tensors differently.
         editor.rename(result, f"{layers.of(main.tensors[result].name)}/{FORM_SCOPE}/Result_{result}")
