@@ -17,6 +17,7 @@ from sqp_tflite.ops.op_families import FAMILIES
 from sqp_tflite.ops.policy import ADMITTED, TARGETS, broken_rule, versions
 from sqp_tflite.report import Kind
 from sqp_tflite.run import interpreters
+from written import Written
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +229,12 @@ def test_more_dimensions_than_tflm_has_are_refused_and_a_reshape_helps():
     assert "Reshape" in caught.value.findings[0].remedy
     fewer = keras.Sequential([keras.Input(shape), L.Reshape((2, 2, 4)), L.Activation("squareplus"), L.Reshape(shape)])
     assert sqp_tflite.export(fewer).report.verdict == "ok"
+
+
+@pytest.mark.parametrize(("op", "target"), [("ROUND", ""), ("FLOOR_MOD", ""), ("FLOOR", "")])
+def test_another_target_is_named_only_where_it_has_the_operator(op, target):
+    made = Written()
+    x = made.value(name="x")
+    given = [x, x] if op == "FLOOR_MOD" else [x]
+    (finding,) = audit(read(made.ends([x], [made.op(op, *given)])), "tflm")
+    assert "--target" not in finding.remedy and "compute it outside of the model" in finding.remedy

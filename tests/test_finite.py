@@ -173,3 +173,20 @@ def test_what_a_saved_model_calls_its_variables_may_be_anything(own):
     assert finite.variables_of(held) == ()
     held.variables = [tf.Variable(2.0), "no variable"]
     assert len(finite.variables_of(held)) == 1
+
+
+def test_a_negative_variance_is_named():
+    net = model(L.BatchNormalization(name="bn"), L.Dense(2))
+    net.layers[0].moving_variance.assign([1.0, -1.0, -2.0])
+    with pytest.raises(BadInputError, match="must be 0 or more. Received: 2 negative values in `bn: moving_variance`"):
+        load(net)
+    net.layers[0].moving_variance.assign([1.0, 0.0, 2.0])  # The remedy.
+    load(net)
+
+
+def test_numpys_error_handling_of_the_caller_changes_nothing():
+    net = model(L.Dense(2))
+    with np.errstate(all="raise"):
+        with pytest.raises(BadInputError, match="finite|infinity|float32"):
+            sqp_tflite.export(net, data={"x": np.full((4, 3), 1e300)})
+        sqp_tflite.export(net, data={"x": np.full((4, 3), 1e-300)})

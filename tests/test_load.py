@@ -1,6 +1,8 @@
 """Bad inputs get one clear error each; code in a file is never run."""
 
 import json
+import os
+import shutil
 import zipfile
 
 import h5py
@@ -392,3 +394,16 @@ def test_a_file_whose_whole_name_is_the_ending_opens(name, tmp_path):
     dense().save(tmp_path / f"m{name}")
     (tmp_path / f"m{name}").rename(tmp_path / name)
     assert load(tmp_path / name).model is not None
+
+
+def test_a_saved_model_whose_parts_are_missing_is_said_by_its_own_names(tmp_path):
+    dense().export(tmp_path / "sm", verbose=False)
+    shutil.rmtree(tmp_path / "sm" / "variables")
+    with pytest.raises(
+        sqp_tflite.BadInputError, match=r"/sm` must be a SavedModel .*Received: a folder without variables.index"
+    ):
+        load(tmp_path / "sm")
+    (tmp_path / "sm" / "saved_model.pb").unlink()
+    os.mkfifo(tmp_path / "sm" / "saved_model.pb")
+    with pytest.raises(sqp_tflite.BadInputError, match="a folder whose saved_model.pb is a pipe"):
+        load(tmp_path / "sm")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from models import dense
 from sqp_tflite.cli.text import show_report
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.rendering import render
@@ -376,3 +377,9 @@ def test_report_and_firmware_readme_name_the_pairs(lstm):
     readme = next(content for path, content in exported.files.items() if path.endswith("README.md")).decode()
     assert "lstm_output_cell_c() goes back into lstm_input_second()" in readme
     assert "memcpy(lstm_input_first(), kept_first, sizeof(kept_first));" in readme
+
+
+@pytest.mark.parametrize("dry", [True, False])
+def test_a_dry_run_refuses_a_state_that_an_export_refuses(dry):
+    with pytest.raises(BadInputError, match="must name an output and an input of the model"):
+        export(dense(), state="a=b", dry_run=dry)

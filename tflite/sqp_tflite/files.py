@@ -118,12 +118,14 @@ def check_model(path: Path) -> None:
     """Raises `BadInputError` if there is no model at the path, or what is known not to be one by its first bytes."""
     check_input(path, "Pass a .keras or .h5 file or a SavedModel folder.")
     if path.is_dir():
-        if not os.path.isfile(path / _GRAPH):
-            raise BadInputError(
-                f"{quoted(path)} must be a .keras or .h5 file or a SavedModel folder. Received: a folder without "
-                f"{_GRAPH}. Pass the path of the model."
-            )
-        return
+        if os.path.isfile(path / _GRAPH):
+            return
+        received = f"a folder without {_GRAPH}. Pass the path of the model"
+        if os.path.exists(path / _GRAPH):
+            received = f"a folder whose {_GRAPH} is {kind(os.stat(path / _GRAPH).st_mode)}. Save the model again"
+        raise BadInputError(
+            f"{quoted(path)} must be a .keras or .h5 file or a SavedModel folder. Received: {received}."
+        )
     what = content_of(path)
     if what in (Content.ARRAYS, Content.ARRAY):
         received = f"{what.value}. Pass the Keras model, and samples with --data"

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sqp_tflite import accept, limits
 from sqp_tflite.agreement import BEYOND, DATA, ENDS, GIVEN, Agreement
 from sqp_tflite.errors import BadInputError
@@ -56,6 +58,7 @@ _COUNTED = (
 )
 
 
+@np.errstate(all="ignore")  # As in an export.
 def check(
     model: Any,
     tflite: str | os.PathLike[str] | bytes,

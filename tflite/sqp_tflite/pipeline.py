@@ -45,6 +45,7 @@ from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
 from sqp_tflite.source.load import load
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
+from sqp_tflite.source.trace import trace
 from sqp_tflite.validate import inputs, places, style, validate
 from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
@@ -165,6 +166,7 @@ def export(
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
 
+@np.errstate(all="ignore")  # Whatever the caller has NumPy do: what is not finite is looked for, and named.
 def run(
     options: ExportOptions,
     progress: Progress | None = None,
@@ -189,6 +191,8 @@ def run(
             steps = finished if given.loaded.content else making  # A finished file is not traced and converted.
             changed, planned = steps.planned(options, given, done)
             if options.dry_run:
+                if options.state:  # The graph has the outputs' names and shapes.
+                    trace(planned, options.state)
                 return Export(None, done.report("ok"))
             made = steps.made(options, given, changed, planned, worker, done, tell)
             if made.findings:

@@ -48,8 +48,6 @@ _AGAIN = "Export the Keras model again with sqp-export: the file is damaged, or 
 
 _Judge = Callable[[Subgraph, Op, str, LayerNames], "Finding | None"]
 
-_OTHER_REMEDY = "Write the layer with admitted ops, or try another `--target`."
-
 
 def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[Finding, ...]:
     """Returns every reason why a file may not run on the target; () for a file that may.
@@ -215,7 +213,9 @@ def _op(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding 
     if rule is None:
         return None
     kind = Kind.DTYPE if op.name in ADMITTED and op.name in kernels(target) else Kind.OP
-    remedy = _REMEDIES.get(op.name, _OTHER_REMEDY)
+    others = [f"`--target {name}`" for name in RUNTIMES if broken_rule(op.name, op.dtype, name) is None]
+    way = f"try {' or '.join(others)}" if others else "compute it outside of the model"
+    remedy = _REMEDIES.get(op.name, f"Write the layer with admitted ops, or {way}.")
     return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, kind)
 
 

@@ -24,7 +24,8 @@ Readers = Mapping[int, tuple[Op, ...]]
 
 _PASSING = ("DEQUANTIZE", "RESHAPE", "TRANSPOSE", "CAST")
 
-_REMEDY = (
+_REMEDY = "Export the Keras model with finite weights, and with variances of batch norms that are not negative."
+_TOO_LARGE = (
     "Export the Keras model with finite weights; what is beyond 65,504 becomes an infinity in float16: "
     "use `--quantize float32`."
 )
@@ -60,7 +61,8 @@ def not_finite(graph: Graph) -> Iterator[tuple[Subgraph, Op | None, Finding]]:
             what = _scales(tensor) or _constant(tensor, subgraph, readers)
             if what:
                 rule = f"The numbers of a file must be finite, `{tensor.name}` has {what}."
-                yield subgraph, reader, Finding(tensor.name, "", tensor.dtype, rule, _REMEDY, Kind.WEIGHTS)
+                remedy = _REMEDY if what.startswith("NaN") else _TOO_LARGE
+                yield subgraph, reader, Finding(tensor.name, "", tensor.dtype, rule, remedy, Kind.WEIGHTS)
 
 
 def _first(readers: Readers, index: int) -> Op | None:

@@ -32,7 +32,7 @@ _PASSING = frozenset("Identity Reshape Transpose Cast ExpandDims Squeeze ReadVar
 
 
 def require_weights(model: Any, source: str) -> None:
-    """Raises if a weight of a Keras model, trainable or not, used or not, is not finite.
+    """Raises if a weight of a Keras model, trainable or not, used or not, is not finite, or a variance is negative.
 
     Args:
         model: The model.
@@ -45,7 +45,27 @@ def require_weights(model: Any, source: str) -> None:
     for path, layer in sites.paths(model):  # Parents come first, so that the innermost layer stays.
         if isinstance(layer, keras.layers.Layer):
             owners |= dict.fromkeys(map(id, layer.weights), path)
+    _require_variances(model, source)
     _require(((f"{owners.get(id(weight), model.name)}: {weight.name}", weight) for weight in model.weights), source)
+
+
+def _require_variances(model: Any, source: str) -> None:
+    """Raises if a variance has no root: what a norm computes with it is NaN for every input."""
+    found = []
+    for path, layer in sites.paths(model):
+        held, least = None, 0.0
+        if isinstance(layer, keras.layers.BatchNormalization):
+            held, least = getattr(layer, "moving_variance", None), -float(layer.epsilon)
+        elif isinstance(layer, keras.layers.Normalization):
+            held = getattr(layer, "variance", None)
+        bad = 0 if held is None else int(np.count_nonzero(np.asarray(held) < least))
+        if bad:
+            found.append(f"{bad} negative value{'s' if bad > 1 else ''} in `{_short(f'{path}: {held.name}')}`")
+    if found:
+        raise BadInputError(
+            f"Every variance of `{source}` must be 0 or more. Received: {_several(found)}. Set the variance that the "
+            "training measured, or train the model again."
+        )
 
 
 def variables_of(held: Any) -> tuple[Any, ...]:

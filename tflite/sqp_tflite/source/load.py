@@ -16,6 +16,7 @@ from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.agreement import KERAS
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.files import check_model
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.source import declared, finite, keras2, keras2_package, model_file, saved_model
 from sqp_tflite.source.arrays import ONLY_INPUT
@@ -284,10 +285,7 @@ def _saved_model(
         names: {place: name} of inputs and of outputs where they are called by their places.
     """
     source = source or str(path)
-    if not (path / "saved_model.pb").is_file():
-        raise BadInputError(
-            f"`{path}` must be a .keras or .h5 file or a SavedModel folder. Received: a folder without saved_model.pb."
-        )
+    check_model(path)
     declared.require_saved_model(path, allowed)
     held, signature = saved_model.loaded(path, trust)
     # A signature is stored as a map, which has no order: every process reads another one.

@@ -56,8 +56,10 @@ def loaded(path: Path, trust: bool) -> tuple[Any, Any]:
         damaged = (
             "Use a machine with more memory." if out_of_memory(error) else "Copy it again, or save the model again."
         )
+        index = path / "variables" / "variables.index"
+        received = cause(error) if index.is_file() or out_of_memory(error) else f"a folder without {index.name}"
         raise BadInputError(
-            f"`{path}` must be a SavedModel that TensorFlow can load. Received: {cause(error)}. {damaged}"
+            f"`{path}` must be a SavedModel that TensorFlow can load. Received: {received}. {damaged}"
         ) from error
 
 
