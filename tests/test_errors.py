@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sqp_tflite import errors
-from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.errors import BadInputError, EnvironmentMissingError, RefusedError, unforeseen
 from sqp_tflite.report import Finding, Kind, Report
 
 FINDING = Finding("a", "EXP", "int8", "No EXP.", "Drop it.", Kind.OP)
@@ -85,3 +85,27 @@ def test_few_open_files_are_one_line(name, most, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=100)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "Traceback" not in done.stderr and "fault of the program" not in done.stderr
+
+
+def test_a_limit_that_tensorflow_does_not_fit_into_is_said_before_it_is_imported(monkeypatch):
+    import resource
+
+    from sqp_tflite.limits import require_libraries
+
+    require_libraries()
+    for kind, option in ((resource.RLIMIT_AS, "-v"), (resource.RLIMIT_DATA, "-d")):
+        with monkeypatch.context() as patch:
+            patch.setattr(resource, "getrlimit", lambda one, kind=kind: (400 << 20, -1) if one == kind else (-1, -1))
+            with pytest.raises(EnvironmentMissingError, match=f"400.0 MiB. Allow .*ulimit {option} unlimited"):
+                require_libraries()
+
+
+def test_a_module_that_was_half_imported_for_want_of_memory_is_no_fault_of_the_program(monkeypatch):
+    import resource
+
+    error = AttributeError("partially initialized module 'jax' has no attribute 'version'")
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (-1, -1))
+    assert "fault of the program" in unforeseen(error)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (3 << 30, -1))
+    assert "ran out of what the call needs: Cannot allocate memory" in unforeseen(error)
+    assert "needs: threads. Allow more processes or memory" in unforeseen(RuntimeError("can't start new thread"))

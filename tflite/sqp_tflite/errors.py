@@ -93,6 +93,9 @@ _EXHAUSTED = {
 
 _UNMAPPED = "failed to map segment"
 """What the dynamic linker says where there is no memory for a library."""
+_THREADLESS = "can't start new thread"
+_HALF_IMPORTED = "partially initialized module"
+"""What Python says of a module whose import has failed before, and a library went on without it."""
 
 
 def exhausted(error: BaseException) -> str:
@@ -104,11 +107,26 @@ def exhausted(error: BaseException) -> str:
     link: BaseException | None = error
     for _ in range(_MOST_LINKS):
         unmapped = isinstance(link, ImportError) and _UNMAPPED in str(link)
+        unmapped |= isinstance(link, (ImportError, AttributeError)) and _HALF_IMPORTED in str(link) and _bounded()
+        if isinstance(link, RuntimeError) and str(link) == _THREADLESS:
+            return (
+                "this machine ran out of what the call needs: threads. Allow more processes or memory (ulimit -u, -v)."
+            )
         number = errno.ENOMEM if unmapped or isinstance(link, MemoryError) else getattr(link, "errno", None)
         if (unmapped or isinstance(link, (OSError, MemoryError))) and number in _EXHAUSTED:
             return f"this machine ran out of what the call needs: {os.strerror(number)}. {_EXHAUSTED[number]}"
         link = link and (link.__cause__ or link.__context__)
     return ""
+
+
+def _bounded() -> bool:
+    """Whether this process may take only so much memory: what fails in an import then is for want of it."""
+    try:
+        import resource
+    except ImportError:  # Not on Windows.
+        return False
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    return any(resource.getrlimit(one)[0] != resource.RLIM_INFINITY for one in kinds)
 
 
 def _removed() -> bool:

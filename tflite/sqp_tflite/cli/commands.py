@@ -17,6 +17,7 @@ from sqp_tflite.cli.piped import DASH, Piped
 from sqp_tflite.cli.running import Call, Outcome, console, progress_of, run_command, show_result
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.files import check_data, check_input, check_model
+from sqp_tflite.limits import require_libraries
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.places import Place
@@ -60,6 +61,7 @@ def _export(call: Call) -> Outcome:
     validate(options)
     with progress_of(call) as tell:
         tell("load")
+        require_libraries()
         with quick_imports():
             from sqp_tflite.pipeline import run
 
@@ -180,6 +182,7 @@ def _check(call: Call) -> Outcome:
         check_data(Path(options.data))
     with progress_of(call) as tell:
         tell("load")
+        require_libraries()
         with quick_imports():
             from sqp_tflite.parity import check
 

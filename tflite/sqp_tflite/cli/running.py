@@ -73,7 +73,12 @@ def run_command(
     given = list(sys.argv[1:] if arguments is None else arguments)
     with ended_softly(last=arguments is None) as ending:
         try:
-            return _run(parser, given, action, began, ending)
+            code = _run(parser, given, action, began, ending)
+            if ending.spent and arguments is None:
+                from sqp_tflite.cli.noise import throw_away
+
+                throw_away(sys.stderr)
+            return code
         except KeyboardInterrupt:
             return _interrupted(sys.stderr, parser)
         except (OSError, MemoryError) as error:  # While streams were opened: nothing was begun.
@@ -122,8 +127,9 @@ def _acted(call: Call, action: Callable[[Call], Outcome]) -> Outcome:
     """Runs the command; after a signal it ends by it, whatever became of what the signal's handler raised."""
     try:
         outcome = action(call)
-    except BaseException:
+    except BaseException as error:
         call.ending.check()
+        call.ending.spent = bool(exhausted(error))
         raise
     if not outcome.written:
         call.ending.check()

@@ -21,6 +21,8 @@ class Ending:
     """
 
     number: int = 0
+    spent: bool = False
+    """Whether memory ran out: libraries that clean up at the end would fill the screen with that."""
 
     def check(self) -> None:
         """Raises `SystemExit` after SIGTERM and `KeyboardInterrupt` after SIGINT, however often it is called."""

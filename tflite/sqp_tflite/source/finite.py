@@ -59,7 +59,7 @@ def _require_variances(model: Any, source: str) -> None:
         elif isinstance(layer, keras.layers.Normalization):
             held = getattr(layer, "variance", None)
         bad = 0 if held is None else int(np.count_nonzero(np.asarray(held) < least))
-        if bad:
+        if held is not None and bad:
             found.append(f"{bad} negative value{'s' if bad > 1 else ''} in `{_short(f'{path}: {held.name}')}`")
     if found:
         raise BadInputError(
