@@ -73,6 +73,17 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     return changed, done.keep(dataclasses.replace(plan(changed.loaded, options.wanted), full=masked.full))
 
 
+def check_states(options: ExportOptions, planned: Plan) -> None:
+    """Raises `BadInputError` if the states that the user names do not fit the model: only its graph names all ends.
+
+    Args:
+        options: What was asked for.
+        planned: What becomes of each activation.
+    """
+    if options.state:
+        trace(planned, options.state)
+
+
 def made(
     options: ExportOptions, given: Given, changed: Exchanged, planned: Plan, worker: Worker, done: Journal, tell: Tell
 ) -> Made:

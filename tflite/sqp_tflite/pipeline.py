@@ -45,7 +45,6 @@ from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
 from sqp_tflite.source.load import load
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
-from sqp_tflite.source.trace import trace
 from sqp_tflite.validate import inputs, places, style, validate
 from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
@@ -191,8 +190,7 @@ def run(
             steps = finished if given.loaded.content else making  # A finished file is not traced and converted.
             changed, planned = steps.planned(options, given, done)
             if options.dry_run:
-                if options.state:  # The graph has the outputs' names and shapes.
-                    trace(planned, options.state)
+                making.check_states(options, planned)
                 return Export(None, done.report("ok"))
             made = steps.made(options, given, changed, planned, worker, done, tell)
             if made.findings:
