@@ -105,7 +105,7 @@ def test_without_the_calls_distill_skips_single_layers(hide):
     student, _ = sqp_keras.replace_activations(model, "fast")
     hide("INBOUND_NODES")
     _, report = sqp_keras.distill(student, model, inputs_of(model, 40), 1, verbose=0)
-    assert report.epochs == (0, 1)
+    assert report.epochs[0] == 0 < report.epochs[1]
 
 
 @pytest.mark.parametrize("part", ["INBOUND_NODES", "OUTBOUND_NODES", "LAMBDA_SHAPE"])
