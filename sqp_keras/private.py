@@ -186,6 +186,12 @@ def list_instead(parent: Any, old: Any, new: Any) -> bool:
     return True
 
 
+def attributes_of(layer: Any) -> dict[str, Any]:
+    """Returns what a layer holds, by attribute; on PyTorch by name, since layers are in a dictionary of their own."""
+    held = vars(layer)
+    return dict(sorted({**held["_modules"], **held}.items())) if "_modules" in held else held
+
+
 def unlist(parent: Any, layer: Any) -> None:
     """Removes a layer from the list of the parent's layers, while the parent is being built."""
     listed = LAYERS.of(parent, [])
@@ -319,7 +325,7 @@ def _module(name: str) -> Any:
 
 def _layers_in_attributes(parent: Any) -> list[Any]:
     found: list[Any] = []
-    for value in vars(parent).values():
+    for value in attributes_of(parent).values():
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
         found += [item for item in items if isinstance(item, keras.layers.Layer)]
     return list({id(layer): layer for layer in found}.values())

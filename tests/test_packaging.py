@@ -153,7 +153,7 @@ def distributions(names: dict[str, str]) -> dict[str, str]:
     return {canonicalize_name(known.get(name, [name])[0]): file for name, file in names.items()}
 
 
-OF_AN_EXTRA = {"jax": "paper", "tf-keras": "keras2", "tflite-runtime": "tflite-runtime"}
+OF_AN_EXTRA = {"jax": "paper", "tf-keras": "keras2", "tflite-runtime": "tflite-runtime", "torch": "torch"}
 """What the packages import only where it is installed, and the extra that installs it."""
 
 

@@ -16,7 +16,7 @@ from sqp_keras.activation.constants import B_CURVATURE, B_LARGEST, B_LEARNT_SMAL
 # The derivative rules for the Keras backend in use; the other backends differentiate the formula themselves.
 _RULES = (
     importlib.import_module(f"sqp_keras.backends.{keras.config.backend()}")
-    if keras.config.backend() in ("tensorflow", "jax")
+    if keras.config.backend() in ("tensorflow", "jax", "torch")
     else None
 )
 

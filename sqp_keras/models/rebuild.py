@@ -250,7 +250,7 @@ def _children(parent: Any) -> Iterator[tuple[str, Any]]:
         or not isinstance(parent, keras.layers.Layer)
     ):
         return
-    for name, value in vars(parent).items():
+    for name, value in private.attributes_of(parent).items():
         if isinstance(value, keras.layers.Layer):
             yield name, value
         elif isinstance(value, list) and name != private.LAYERS.attribute:
@@ -281,5 +281,6 @@ def _swap(parent: Any, name: str, old: Any, new: Any) -> None:
 def _set(layer: Any, name: str, value: Any) -> None:
     old = getattr(layer, name)
     # Keras locks a built layer against new sublayers, since those could add weights. These add none.
+    getattr(layer, "_modules", {}).pop(name, None)  # Where PyTorch keeps a layer, which would hide the new one.
     object.__setattr__(layer, name, value)
     private.list_instead(layer, old, value)

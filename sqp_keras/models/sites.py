@@ -110,7 +110,7 @@ def paths(model: keras.layers.Layer) -> tuple[tuple[str, Any], ...]:
 
 def activation_attributes(layer: keras.layers.Layer) -> tuple[str, ...]:
     """Returns the names of the attributes in which a layer keeps an activation."""
-    names = [name for name in vars(layer) if name.lstrip("_").endswith("activation")]
+    names = [name for name in private.attributes_of(layer) if name.lstrip("_").endswith("activation")]
     return tuple(name for name in names if callable(getattr(layer, name)))
 
 
