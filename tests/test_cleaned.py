@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sqp_tflite.flatbuffer.cleaned import close, fold_shapes, fold_weights, shapes_of
+from sqp_tflite.flatbuffer.cleaned import fold_shapes, fold_weights, shapes_of
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.sparse import dense
@@ -94,7 +94,7 @@ def test_what_nothing_depends_on_is_dropped():
     y = model.op("NEG", x, name="y")
     model.op("EXP", x, name="dead")
     editor = Editor(model.ends([x], [y]))
-    close(editor)
+    editor.drop_unused()
     graph = read(editor.bytes())
     assert [op.name for op in graph.main.ops] == ["NEG"]
     assert "dead" not in {tensor.name for tensor in graph.main.tensors}

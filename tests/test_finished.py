@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sqp_tflite
+from spellings import SPELLINGS, Speller
 from sqp_tflite.agreement import GIVEN, WRITTEN
 from sqp_tflite.finished.model import described, end_names, loaded, without_heads
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
@@ -270,3 +271,60 @@ def test_a_file_with_text_is_refused(tmp_path):
     path.write_bytes(model.ends([x], [x]))
     with pytest.raises(sqp_tflite.BadInputError, match="must be numbers"):
         sqp_tflite.export(path)
+
+
+def test_signatures_are_right_where_one_tensor_is_output_twice(tmp_path):
+    """The runner of the file goes by the signature, the comparison by places: both must give the same."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    editor = Editor(perceptron())
+    (x,), (y,) = editor.main().inputs, editor.main().outputs
+    editor.set_ends([x], [y, y])
+    editor.sign("serving_default", ["x"], ["first", "second"])
+    path = tmp_path / "twice.tflite"
+    path.write_bytes(editor.bytes())
+    data = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    for lowering in ("table", "algebraic"):
+        done = sqp_tflite.export(path, quantize="int8", lowering=lowering, data=data)
+        held = read(done.model_bytes)
+        (signature,) = held.signatures
+        assert [*signature.outputs.values()] == [tensor.index for tensor in held.outputs]
+        runner = Interpreter(model_content=done.model_bytes).get_signature_runner()
+        codes = run("litert", done.model_bytes, (data[:1],)).codes
+        given = held.inputs[0].quantization
+        fed = np.clip(np.round(data[:1] / given.scales[0]) + given.zero_points[0], -128, 127).astype(np.int8)
+        made = runner(x=fed)
+        assert np.array_equal(made["first"], codes[0]) and np.array_equal(made["second"], codes[1])
+
+
+def test_shapes_behind_an_open_batch_are_those_of_one_sample(tmp_path):
+    """A dilated convolution makes a batch of blocks: its size is in no shape that the converter writes."""
+    import keras
+    import tensorflow as tf
+
+    stack = [keras.layers.Conv1D(4, 3, dilation_rate=2, padding="causal"), keras.layers.Dense(3)]
+    net = keras.Sequential([keras.Input((8, 2), name="x"), *stack])
+    converter = tf.lite.TFLiteConverter.from_keras_model(net)
+    path = tmp_path / "dilated.tflite"
+    path.write_bytes(converter.convert())
+    x = np.random.default_rng(0).normal(size=(8, 8, 2)).astype(np.float32)
+    done = sqp_tflite.export(path, data=x)
+    assert {row.status for row in done.report.agreement} == {"ok"}
+    assert not any(tensor.open for tensor in read(done.model_bytes).main.tensors)
+    assert np.allclose(run("tflm", done.model_bytes, (x,)).values[0], net(x), atol=1e-5)
+
+
+def test_a_scalar_goes_in(tmp_path):
+    model = Written()
+    x, gain = model.value(name="x"), model.editor.add_tensor("gain", "float32", ())
+    path = tmp_path / "net.tflite"
+    path.write_bytes(model.ends([x, gain], [model.op("MUL", x, gain, table="MulOptions", name="y")]))
+    assert sqp_tflite.export(path).report.verdict == "ok"
+
+
+def test_a_spelled_softplus_that_overflows_far_out_is_judged_where_it_does_not(tmp_path):
+    speller = Speller()
+    y = SPELLINGS["softplus", "TensorFlow"](speller, speller.x)
+    path = tmp_path / "net.tflite"
+    path.write_bytes(speller.model.ends([speller.x], [y]))
+    assert sqp_tflite.export(path, replace="accurate").report.verdict == "ok"

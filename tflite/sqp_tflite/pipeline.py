@@ -32,7 +32,7 @@ from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.places import Place
 from sqp_tflite.report import Finding, Kind, LayerError, Report
-from sqp_tflite.run.compare import compare, tolerance_of
+from sqp_tflite.run.compare import SAME_FILE, compare, tolerance_of
 from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.layer_errors import worst_layers
 from sqp_tflite.run.memory import memory, over_budget
@@ -261,11 +261,11 @@ def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, op
     allowed = given.allowed or limits.limit(options.max_memory)
     theirs = reference(changed.given, inputs, allowed=allowed)
     _require_heads(theirs, given, changed, allowed)
-    limit = options.max_change or max(tolerance, changed.change)
     moved = rounding(changed.given, inputs)
     above, columns = positive(changed.given), quantities(changed.given)
     # What a repaired file is compared with, where nothing says what was meant, is itself on its own interpreter.
     on = WRITTEN if changed.repaired and changed.loaded is changed.given else GIVEN
+    limit = SAME_FILE if on is WRITTEN else options.max_change or max(tolerance, changed.change)
     references = [Reference(on, theirs, limit, changed.heads, above, moved, columns, by=changed.given.by)]
     if changed.loaded is not changed.given:
         written = reference(changed.loaded, inputs, allowed=allowed)
@@ -285,7 +285,7 @@ def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged, 
         return
     own = reference(given.loaded, given.inputs, allowed=allowed)
     for head, (name, values), (_, wanted) in zip(changed.heads, theirs.items(), own.items(), strict=True):
-        if not np.allclose(with_head(head, values), wanted, rtol=1e-3, atol=1e-4):
+        if head and not np.allclose(with_head(head, values), wanted, 1e-3, 1e-4, equal_nan=True):
             raise ParityError(
                 f"Output `{name}` without its {head} must be what the {head} was computed from. Received: other "
                 "values. Export with --head keep."

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.finished.model import ORIGIN
-from sqp_tflite.flatbuffer.cleaned import close, fold_shapes, fold_weights, shapes_of
+from sqp_tflite.flatbuffer.cleaned import fold_shapes, fold_weights, shapes_of
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Subgraph
 from sqp_tflite.flatbuffer.op_versions import versioned
@@ -34,12 +34,17 @@ def cleaned(model: Loaded, quantize: str) -> tuple[bytes, tuple[str, ...]]:
     if not _needed(before):
         return model.content, ()
     editor.give_own_names()
-    close(editor)
+    editor.drop_signatures()  # They are put back at the end, by the places of inputs and outputs.
     names = shapes_of(editor.main())
-    if names:
-        content = editor.bytes()
-        editor = Editor(content)
-        fold_shapes(editor, _observed(content, model, names))
+    is_open = any(tensor.open for tensor in before.tensors)
+    if is_open or names:
+        # What a converter writes for a dimension that depends on the batch need not be what it is for a batch of 1.
+        values, shapes = _observed(editor.bytes(), model, names)
+        if is_open and len(editor.graph.subgraphs) == 1:
+            editor.close_shapes(shapes)
+        editor = Editor(editor.bytes())
+        fold_shapes(editor, values)
+    editor.drop_unused()
     content = editor.bytes()
     editor = Editor(content)
     sparse, narrow = fold_weights(editor) if quantize not in ("float16", "dynamic") else (0, 0)
@@ -66,14 +71,16 @@ def _needed(graph: Subgraph) -> bool:
     return open_batch or narrow or dead
 
 
-def _observed(content: bytes, model: Loaded, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+def _observed(
+    content: bytes, model: Loaded, names: tuple[str, ...]
+) -> tuple[dict[str, NDArray[Any]], dict[int, tuple[int, ...]]]:
+    """The values of some tensors, and the shapes of all that are computed, as LiteRT has them for one sample."""
     zeros = tuple(np.zeros((1, *spec.shape), spec.dtype) for spec in model.inputs)
     with lent(ORIGIN, ("sqp_tflite.run.interpreters",)) as worker:
         try:
-            found = worker.call("sqp_tflite.run.layer_errors:observe_here", content, zeros, names)
+            return worker.call("sqp_tflite.run.layer_errors:shapes_here", content, zeros, names)
         except ChildError as error:
             raise BadInputError(
                 f"A finished file must run on LiteRT. Received: `{model.source}`, which it does not run: {error}. "
                 "Export the model that it was made from."
             ) from error
-    return {name: values[0] for name, values in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from sqp_tflite.files import Content, content_of
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.heads import drop_heads
-from sqp_tflite.flatbuffer.read import bytes_of, opened
+from sqp_tflite.flatbuffer.read import bytes_of, opened, read
 from sqp_tflite.limits import Limit
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.extremes import bounded, codes_of
@@ -26,6 +26,9 @@ from sqp_tflite.wording import listed
 
 ORIGIN = "litert"
 """The interpreter that a file is taken to be made for."""
+
+_REACH = 4.0
+"""How far made-up inputs reach: four standard deviations."""
 
 _NO_NUMBERS = ("string", "resource", "variant", "complex64", "complex128")
 _SINGLE_SCALE = ("int8", "uint8", "int16")
@@ -120,8 +123,7 @@ def end_names(graph: Graph) -> tuple[list[str], list[str]]:
         (graph.inputs, signature.inputs if signature else {}),
         (graph.outputs, signature.outputs if signature else {}),
     ):
-        known = {index: name for name, index in named.items()}
-        names = [known.get(tensor.index) or tensor.name for tensor in tensors]
+        names = [own or tensor.name for own, tensor in zip(by_place(tensors, named), tensors, strict=True)]
         counts, used = Counter(names), Counter[str]()
         for place, name in enumerate(names):
             if counts[name] > 1 or not name:
@@ -131,9 +133,56 @@ def end_names(graph: Graph) -> tuple[list[str], list[str]]:
     return found[0], found[1]
 
 
+def by_place(tensors: Sequence[Tensor], named: Mapping[str, int]) -> list[str]:
+    """Returns the name that a signature gives to each tensor in order, "" for none; one tensor may have several."""
+    free = dict(named)
+    names = []
+    for tensor in tensors:
+        name = next((name for name, index in free.items() if index == tensor.index), "")
+        free.pop(name, None)
+        names.append(name)
+    return names
+
+
+def unsigned(content: bytes) -> bytes:
+    """Returns the file without its signatures, whose tensors would be kept; several graphs keep theirs."""
+    editor = Editor(content)
+    if len(editor.graph.subgraphs) > 1 or not editor.graph.signatures:
+        return content
+    editor.drop_signatures()
+    return editor.bytes()
+
+
+def signed(content: bytes, given: bytes) -> bytes:
+    """Returns a file that was made from another one with that one's signatures, by the places of inputs and outputs.
+
+    Args:
+        content: The file.
+        given: The other one, with as many inputs and outputs in the same order.
+    """
+    editor, before = Editor(content), read(given)
+    if content == given or len(before.subgraphs) > 1 or not before.signatures:
+        return content
+    editor.drop_signatures()
+    for one in before.signatures:
+        names = by_place(before.inputs, one.inputs), by_place(before.outputs, one.outputs)
+        if all(names[0]) and all(names[1]):
+            editor.sign(one.key, *names)
+    return editor.bytes()
+
+
 def scales(model: Loaded, graph: Graph) -> dict[str, Scale]:
-    """Returns what numbers the inputs take, as far as their codes say it."""
-    return bounded(model.inputs, [codes_of(graph, place) for place in range(len(graph.inputs))], {})
+    """Returns what numbers the inputs take, as far as their codes say it; ordinary ones for floats.
+
+    No layer tells a finished file's scale, and far beyond it the file itself overflows: log(1 + exp(100)) is infinite.
+    """
+    codes = [codes_of(graph, place) for place in range(len(graph.inputs))]
+    plain = {
+        spec.name: Scale(ends=(-_REACH, _REACH))
+        for spec, tensor in zip(model.inputs, codes, strict=True)
+        if spec.dtype.startswith("float") and tensor.quantization is None
+    }
+    return bounded(model.inputs, codes, plain)
 
 
 def without_heads(model: Loaded) -> tuple[Loaded, tuple[str, ...], tuple[str, ...]]:

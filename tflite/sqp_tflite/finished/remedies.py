@@ -11,13 +11,14 @@ from sqp_tflite.flatbuffer.lookups import functions
 from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.ops.policy import ADMITTED, kernels
 from sqp_tflite.options import ExportOptions
-from sqp_tflite.report import Finding
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.source.remedies import Changes
 
 TABLE = "Add `--lowering table`, which makes it part of a table."
 SUM = "Add `--replace accurate`, which writes it as a sum of square roots."
 LOGITS = "Add `--head logits`, which drops it: the largest value stays the answer."
-OTHER = "No option writes it in another way: convert its source without it, or try another `--target`."
+OTHER = "No option writes it in another way: convert its source without it."
+FIXED = "Convert its source again with inputs of full size."
 
 
 def remedied(
@@ -46,7 +47,9 @@ def remedied(
             remedy, change = TABLE, {"lowering": "table"}
         elif finding.op in sums and options.replace is None and not integer:
             remedy, change = SUM, {"replace": "accurate"}
-        elif finding.op in ADMITTED or not finding.op:
+        elif finding.kind is Kind.SHAPE and not finding.op:
+            remedy = FIXED
+        elif finding.kind not in (Kind.OP, Kind.DTYPE):
             remedy = finding.remedy
         solved = solved and bool(change)
         changes |= change

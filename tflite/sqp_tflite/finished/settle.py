@@ -47,7 +47,17 @@ def settled(options: ExportOptions) -> ExportOptions:
                 f"`faithful` is about the tables of a file of integers. Received: {quoted(path)}, which is {kind}. "
                 "Leave it out."
             )
+        if options.wanted.integer and options.wanted.lowering == "integer":
+            raise BadInputError(
+                "`--lowering integer` writes the roots of a model that is converted here. Received: it with "
+                f"{quoted(path)}, a TFLite file. Use --lowering table, or algebraic."
+            )
         return dataclasses.replace(options, finished=kind)
+    if kind == "int16x8" and options.wanted.lowering == "table":
+        raise BadInputError(
+            f"Tables have 256 codes, those of int8. Received: --lowering table for {quoted(path)}, which is int16x8. "
+            "Leave it out, or begin with the float file that it was made from."
+        )
     _require_integer(options, kind, quoted(path))
     wanted = dataclasses.replace(options.wanted, quantize=kind)
     return dataclasses.replace(options, finished=kind, wanted=wanted)

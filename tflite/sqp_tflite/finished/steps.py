@@ -56,6 +56,8 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
         ParityError: A repaired file is worse on the labels.
     """
     content, notes = cleaning.cleaned(given.loaded, options.wanted.quantize)
+    if _changes(options) or content != given.loaded.content:
+        content = model.unsigned(content)
     base, compared, heads = dataclasses.replace(given.loaded, content=content), given.loaded, tuple[str, ...]()
     if options.head == "logits":
         base, heads, said = model.without_heads(_described(content, given.loaded))
@@ -69,6 +71,13 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     if options.reference is not None:
         changed = dataclasses.replace(changed, given=_reference(options, given, heads), unproven=())
     return done.keep(changed), done.keep(Plan(changed.loaded, options.wanted, rows, ()))
+
+
+def _changes(options: ExportOptions) -> bool:
+    """Whether anything is asked for that changes the file."""
+    table = options.finished in INTEGER_IO and options.wanted.lowering == "table"
+    numbers = options.wanted.quantize != options.finished
+    return table or numbers or options.head != "keep" or options.replace is not None or options.io is not None
 
 
 def _described(content: bytes, like: Loaded) -> Loaded:
@@ -163,6 +172,7 @@ def made(
         made_of = Reduced(_with_ends(options, content))
     else:
         made_of = making.reduced(content, given.inputs, request, layers, worker, tell)
+    made_of = dataclasses.replace(made_of, content=model.signed(made_of.content, given.loaded.content))
     made_of = done.keep(making.with_mark(made_of, changed, options, given.inputs.given))
     graph = done.keep(read(made_of.content))
     found = all_findings(audit(graph, options.wanted.target, layers), made_of.findings)

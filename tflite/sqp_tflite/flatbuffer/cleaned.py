@@ -17,12 +17,6 @@ _MOST_SHAPE = 64
 """Elements of a tensor that can be a shape."""
 
 
-def close(editor: Editor) -> None:
-    """Fixes the batch, where only that is open, and drops what nothing depends on."""
-    editor.close_batches()
-    editor.drop_unused()
-
-
 def shapes_of(graph: Subgraph) -> tuple[str, ...]:
     """Returns the names of integer tensors that depend on shapes and constants only, and are read by something else.
 

@@ -15,7 +15,7 @@ from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Subgraph
 from sqp_tflite.flatbuffer.read import opened, subgraph
 from sqp_tflite.flatbuffer.sparse import dense
-from sqp_tflite.flatbuffer.unused import drop_unused, named_ends
+from sqp_tflite.flatbuffer.unused import drop_unused
 from sqp_tflite.layer_names import INNER
 
 
@@ -114,20 +114,25 @@ class Editor:
         self._main.tensors[index].name = name
 
     def set_ends(self, inputs: Iterable[int], outputs: Iterable[int]) -> None:
-        """Makes other tensors the inputs and outputs, also in the signatures."""
+        """Makes other tensors the inputs and outputs."""
         self._content = None
-        made = list(inputs), list(outputs)
-        for before, after, entries in zip(
-            (self._main.inputs, self._main.outputs), made, named_ends(self._model), strict=True
-        ):
-            places = dict(zip(map(int, before), after, strict=False))
-            for entry in (entry for entry in entries if entry.tensorIndex not in after):
-                entry.tensorIndex = places.get(int(entry.tensorIndex), entry.tensorIndex)
-        self._main.inputs, self._main.outputs = made
+        self._main.inputs, self._main.outputs = list(inputs), list(outputs)
 
     def drop_signatures(self) -> None:
         """Drops the named ways to call the file."""
         self._content, self._model.signatureDefs = None, []
+
+    def sign(self, key: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        """Adds a way to call the main graph, with a name for each input and output in order."""
+        maps = [
+            [
+                schema.new("TensorMap", name=name, tensorIndex=int(index))
+                for name, index in zip(names, ends, strict=True)
+            ]
+            for names, ends in ((inputs, self._main.inputs), (outputs, self._main.outputs))
+        ]
+        signature = schema.new("SignatureDef", signatureKey=key, inputs=maps[0], outputs=maps[1], subgraphIndex=0)
+        self._content, self._model.signatureDefs = None, [*(self._model.signatureDefs or ()), signature]
 
     def read_instead(self, old: int, new: int) -> None:
         """Makes every operator that reads one tensor read another one."""
@@ -149,12 +154,11 @@ class Editor:
         data = self._model.buffers[tensor.buffer].data
         return dense(tensor.sparsity, np.asarray(data, np.uint8), self.graph.main.tensors[index])
 
-    def close_batches(self) -> None:
-        """Fixes every shape to what interpreters allocate, where only the batch is open."""
-        for graph, held in zip(self._model.subgraphs, self.graph.subgraphs, strict=True):
-            for tensor, known in zip(graph.tensors, held.tensors, strict=True):
-                if known.open == (0,):
-                    self._content, tensor.shapeSignature = None, None
+    def close_shapes(self, shapes: Mapping[int, Sequence[int]]) -> None:
+        """Fixes the shapes of tensors of the main graph, by index: no dimension of them is open any more."""
+        for index, shape in shapes.items():
+            tensor = self._main.tensors[index]
+            self._content, tensor.shape, tensor.shapeSignature = None, np.array(shape, np.int32), None
 
     def add_tensor(
         self, name: str, dtype: str, shape: tuple[int, ...], scale: float | None = None, zero_point: int = 0

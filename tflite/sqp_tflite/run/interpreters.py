@@ -161,7 +161,7 @@ def require_room(graph: Graph, what: str, allowed: Limit) -> None:
 def encode(values: NDArray[Any], tensor: Any) -> NDArray[Any]:
     """Returns real numbers in an input tensor's type; if it is quantised, rounded to the nearest step and clipped."""
     if tensor.quantization is None:
-        return np.ascontiguousarray(values.astype(tensor.dtype))
+        return np.require(values.astype(tensor.dtype), requirements="C")
     limits = np.iinfo(tensor.dtype)
     steps = np.round(values.astype(np.float64) / tensor.quantization.scales[0]) + tensor.quantization.zero_points[0]
     return np.ascontiguousarray(np.clip(steps, limits.min, limits.max).astype(tensor.dtype))

@@ -116,6 +116,31 @@ def _observed(
         yield {name: _value(interpreter, held, codes) for name, held in tensors.items()}
 
 
+def shapes_here(
+    content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...]
+) -> tuple[dict[str, NDArray[Any]], dict[int, tuple[int, ...]]]:
+    """Returns values of tensors by name, and the shapes of all computed ones by index, for one sample, run by LiteRT.
+
+    Args:
+        content: A TFLite file.
+        inputs: One array per input, whose first sample is taken.
+        names: Names of the tensors whose values are returned.
+    """
+    main = read(content).main
+    interpreter = keeping_tensors(content)
+    for index, array in zip(main.inputs, inputs, strict=True):
+        tensor = main.tensors[index]
+        interpreter.set_tensor(index, encode(array[0].reshape(tensor.shape), tensor))
+    interpreter.invoke()
+    shapes = {
+        detail["index"]: tuple(int(size) for size in detail["shape"])
+        for detail in interpreter.get_tensor_details()
+        if detail["index"] < len(main.tensors) and not main.tensors[detail["index"]].constant
+    }
+    held = {name: tensor.index for name, tensor in main.by_name().items() if name in set(names)}
+    return {name: interpreter.get_tensor(index) for name, index in held.items()}, shapes
+
+
 def keeping_tensors(content: bytes) -> Any:
     """Returns an allocated LiteRT interpreter that keeps every tensor; it has no delegate, which would hide some."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
