@@ -269,10 +269,9 @@ def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, op
     references = [Reference(on, theirs, limit, changed.heads, above, moved, columns, by=changed.given.by)]
     if changed.loaded is not changed.given:
         written = reference(changed.loaded, inputs, allowed=allowed)
-        moved = rounding(changed.loaded, inputs)
-        references.append(
-            Reference(WRITTEN, written, tolerance, changed.heads, (), moved, columns, by=changed.loaded.by)
-        )
+        moved, bound = rounding(changed.loaded, inputs), tolerance_of(graph, bool(changed.loaded.content))
+        bound = SAME_FILE if changed.repaired else bound
+        references.append(Reference(WRITTEN, written, bound, changed.heads, (), moved, columns, by=changed.loaded.by))
     judged = compare(content, inputs, *references)
     others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
