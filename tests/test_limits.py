@@ -129,3 +129,10 @@ def test_the_limit_of_a_whole_export_is_decided_once(monkeypatch):
     monkeypatch.setattr(limits, "machine", lambda: limits.Limit(next(free, 1), "test"))
     sqp_tflite.export(keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]))
     assert next(free, None) is None
+
+
+def test_a_size_beyond_all_numbers_is_said():
+    """A damaged file may declare a tensor of hundreds of dimensions of two billion each."""
+    with pytest.raises(BadInputError, match="must fit into memory") as refused:
+        limits.limit(1).require(2**9000, "`x.tflite` declares")
+    assert len(str(refused.value)) < 350

@@ -107,9 +107,13 @@ def require_libraries() -> None:
             )
 
 
+_MOST = 10**30
+"""What is larger is shown as this: a damaged shape may declare more bytes than a float can count."""
+
+
 def in_words(size: int) -> str:
     """Returns a size as people write it: 6.4 GiB."""
-    value, name = float(size), "bytes"
+    value, name = float(min(size, _MOST)), "bytes"
     for larger in _NAMES:
         if value < 1024:
             break

@@ -58,6 +58,13 @@ def cleaned(model: Loaded, quantize: str) -> tuple[bytes, tuple[str, ...]]:
     return editor.bytes(), tuple(notes)
 
 
+def named(content: bytes) -> Editor:
+    """Returns an editor of the file in which every tensor has a name of its own."""
+    editor = Editor(content)
+    editor.give_own_names()
+    return Editor(editor.bytes())
+
+
 def _needed(graph: Subgraph) -> bool:
     open_batch = any(tensor.open for tensor in graph.tensors)
     narrow = any(

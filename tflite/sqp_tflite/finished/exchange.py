@@ -14,8 +14,8 @@ from sqp_keras.models.fit import fitted_b, fitted_sum
 from sqp_keras.models.observe import Seen
 from sqp_keras.models.rules import RULES, TO_SQUAREPLUS
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.finished.cleaning import named
 from sqp_tflite.finished.model import ORIGIN
-from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.functions import Found, activations
 from sqp_tflite.flatbuffer.graph import Op, Subgraph
 from sqp_tflite.flatbuffer.op_versions import versioned
@@ -77,11 +77,8 @@ def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bo
     Raises:
         BadInputError: A rule that does not fit this file.
     """
-    editor = Editor(content)
-    editor.give_own_names()
-    content = editor.bytes()
-    editor = Editor(content)
-    main = editor.graph.main
+    editor = named(content)
+    content, main = editor.bytes(), editor.graph.main
     sites = _sites(main)
     rules = _checked({"*": rule} if isinstance(rule, str) else dict(rule), sites)
     wanted = {site: _rule(site, rules) for site in sites}

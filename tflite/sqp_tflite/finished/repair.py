@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.errors import CrashedError
+from sqp_tflite.finished.cleaning import named
 from sqp_tflite.finished.model import ORIGIN
 from sqp_tflite.flatbuffer.chains import Chain, Walker
 from sqp_tflite.flatbuffer.edit import Editor
@@ -63,11 +64,8 @@ def repaired(content: bytes, inputs: Samples, faithful: bool) -> Repaired:
     Raises:
         CrashedError: An interpreter computes something else than the tables.
     """
-    named = Editor(content)
-    named.give_own_names()
-    content = named.bytes()
-    editor = Editor(content)
-    main = editor.graph.main
+    editor = named(content)
+    content, main = editor.bytes(), editor.graph.main
     chains = functions(main)
     if not chains:
         return Repaired(content, notes=("No function of an int8 tensor is more than a straight line: no tables.",))

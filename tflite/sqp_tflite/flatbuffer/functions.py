@@ -93,18 +93,34 @@ def between(graph: Subgraph, makers: Mapping[int, Op], source: int, result: int)
         source: Index of the first.
         result: Index of the second.
     """
+    ops = places(graph, makers, source, result, ELEMENTWISE.union(TYPE_CHANGES))
+    return Chain(source, result, ops, 1) if ops else None
+
+
+def places(
+    graph: Subgraph, makers: Mapping[int, Op], source: int, result: int, names: frozenset[str]
+) -> tuple[int, ...]:
+    """Returns the operators between two tensors in execution order; () where the second depends on more, or on others.
+
+    Args:
+        graph: Holds them.
+        makers: Of the graph.
+        source: Index of the first.
+        result: Index of the second.
+        names: The operators that may be between them.
+    """
     ops, waiting = set[int](), [result]
     while waiting:
         index = waiting.pop()
         if index == source:
             continue
         op = makers.get(index)
-        if op is None or len(ops) > _MOST_OPS or (op.name not in ELEMENTWISE and op.name not in TYPE_CHANGES):
-            return None
+        if op is None or len(ops) > _MOST_OPS or op.name not in names:
+            return ()
         if op.index not in ops:
             ops.add(op.index)
             waiting += [operand.index for operand in graph.operands(op) if not operand.constant]
-    return Chain(source, result, tuple(sorted(ops)), 1) if ops else None
+    return tuple(sorted(ops))
 
 
 def activations(graph: Subgraph, wanted: Callable[[Op], bool]) -> tuple[Found, ...]:

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, apply
+from sqp_tflite.flatbuffer.functions import places
 from sqp_tflite.flatbuffer.graph import Op, Subgraph
 
 _OPERATORS = {"SOFTMAX": "softmax", "LOG_SOFTMAX": "log_softmax"}
 _REDUCING: Mapping[str, Any] = {"REDUCE_MAX": np.max, "SUM": np.sum}
+_NAMES = ELEMENTWISE.union(_REDUCING)
 _LAST = ("DIV", "MUL", "SUB", "EXP", "LOG")
 """Operators that end a spelled one."""
 _MOST_OPS = 24
@@ -77,7 +79,7 @@ def _spelled(graph: Subgraph, makers: Mapping[int, Op], result: int) -> Softmax 
         return None
     sources = {i for index in cone for i in makers[index].inputs if i >= 0 and graph.tensors[i].shape == tensor.shape}
     for source in sorted(source for source in sources if not graph.tensors[source].constant):
-        ops = _between(graph, makers, source, result)
+        ops = places(graph, makers, source, result, _NAMES)
         name = _name(graph, source, result, ops) if ops and {"EXP", "SUM"} <= {graph.ops[p].name for p in ops} else ""
         if name:
             return Softmax(name, source, result, ops)
@@ -90,26 +92,11 @@ def _cone(graph: Subgraph, makers: Mapping[int, Op], result: int) -> set[int]:
     while waiting and len(found) <= _MOST_OPS:
         index = waiting.pop(0)
         op = makers.get(index)
-        if index in found or op is None or (op.name not in ELEMENTWISE and op.name not in _REDUCING):
+        if index in found or op is None or op.name not in _NAMES:
             continue
         found.add(index)
         waiting += [i for i in op.inputs if i >= 0 and not graph.tensors[i].constant]
     return found
-
-
-def _between(graph: Subgraph, makers: Mapping[int, Op], source: int, result: int) -> tuple[int, ...]:
-    ops, waiting = set[int](), [result]
-    while waiting:
-        index = waiting.pop()
-        if index == source:
-            continue
-        op = makers.get(index)
-        if op is None or len(ops) > _MOST_OPS or (op.name not in ELEMENTWISE and op.name not in _REDUCING):
-            return ()
-        if op.index not in ops:
-            ops.add(op.index)
-            waiting += [i for i in op.inputs if i >= 0 and not graph.tensors[i].constant]
-    return tuple(sorted(ops))
 
 
 def _name(graph: Subgraph, source: int, result: int, ops: tuple[int, ...]) -> str:
