@@ -17,6 +17,19 @@ from tools.fuzz.records import INSIDE, Case, plain
 from tools.fuzz.saved_models import edit_saved_model
 from tools.fuzz.tflite_files import edit_tflite
 
+STOCK = Path(__file__).parents[2] / "tests" / "data" / "stock"
+FINISHED = (
+    ["--lowering", "table"],
+    ["--replace", "accurate"],
+    ["--head", "logits"],
+    ["--faithful"],
+    ["--reference", "float.tflite"],
+    ["--io", "float32"],
+    ["--target", "litert"],
+    ["-o", "out.tflite"],
+)
+"""Options about a finished file."""
+
 KINDS = ("keras", "h5", "saved", "npz", "tflite", "hidden", "calls", "streams", "names")
 """What a case is about."""
 
@@ -144,13 +157,26 @@ def _tflite(rng: Random, name: str, corpus: Corpus, work: Path) -> Case:
     write(work, {file: content})
     data = corpus.data_of(file)
     program, positionals = "sqp-inspect", [file]
-    if rng.random() < 0.25:
+    if rng.random() < 0.4:
+        return _finished(rng, name, work)
+    if rng.random() < 0.4:
         program, model = "sqp-check", data.replace(".npz", ".keras")
         positionals = [model, file]
         write(work, {model: corpus.models[model][model], data: corpus.data[data]})
     options = calls.sensible(rng, program, data if program == "sqp-check" else "", bad_files=True)
     special = calls.SPECIAL if any("folder" in word or "link" in word for word in options) else ()
     return Case(name, program, (*positionals, *options), (f"{file}: {what}",), special)
+
+
+def _finished(rng: Random, name: str, work: Path) -> Case:
+    """A finished file of another program as the model of an export, mostly damaged."""
+    stock = rng.choice(sorted(STOCK.glob("*.tflite")))
+    content, what = edit_tflite(rng, stock.read_bytes()) if rng.random() < 0.8 else (stock.read_bytes(), "good")
+    write(work, {"stock.tflite": content, "float.tflite": (STOCK / "elu_to_mish_float.tflite").read_bytes()})
+    options = ["--dry-run"] if rng.random() < 0.3 else []
+    for option in FINISHED:
+        options += option if rng.random() < 0.35 else []
+    return Case(name, "sqp-export", ("stock.tflite", *options), (f"{stock.name}: {what}",))
 
 
 def _call(rng: Random, name: str, corpus: Corpus, work: Path) -> Case:

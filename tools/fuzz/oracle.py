@@ -69,7 +69,8 @@ def asked(case: Case) -> tuple[set[str], set[str]]:
     if case.program == "sqp-check":
         return set(), set()
     if case.program == "sqp-export" and not [name for name in outputs if name]:
-        outputs = [f"{PurePath(word).with_suffix('')}.tflite" for word in given if PurePath(word).name]
+        stems = [PurePath(word).with_suffix("") for word in given if PurePath(word).name]
+        outputs = [f"{stem}{end}" for stem in stems for end in (".tflite", "_sqp.tflite")]
     links = {name: target for name, kind, target in case.special if kind == "link"}
     paths = {_inside(links.get(name, name)) for name in [*outputs, *reports] if name}
     starts = set()
