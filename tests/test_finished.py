@@ -1,5 +1,6 @@
 """Finished TFLite files as the model: repaired, exchanged, quantised, compared with themselves or a reference."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -328,3 +329,19 @@ def test_a_spelled_softplus_that_overflows_far_out_is_judged_where_it_does_not(t
     path = tmp_path / "net.tflite"
     path.write_bytes(speller.model.ends([speller.x], [y]))
     assert sqp_tflite.export(path, replace="accurate").report.verdict == "ok"
+
+
+@pytest.mark.parametrize("kind", ["int8", "half", "weights", "float"])
+def test_what_inspect_says_mends_the_file(kind):
+    from sqp_tflite.inspection import inspection
+
+    path = STOCK / f"elu_to_mish_{kind}.tflite"
+    _, report = inspection(path, "tflm")
+    said = {
+        option
+        for finding in report.findings
+        for option in re.findall(r"--(lowering|replace|head) (\w+)", finding.remedy)
+    }
+    assert {name for name, _ in said} == {"head", "lowering" if kind == "int8" else "replace"}
+    done = sqp_tflite.export(path, data={"image": TEST[:16]}, **dict(said))
+    assert exp_and_log(read(done.model_bytes)) == ()

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from sqp_tflite.errors import BadInputError, CrashedError
-from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, numbers
+from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
 from sqp_tflite.flatbuffer.heads import ends_in
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
@@ -19,9 +19,6 @@ from sqp_tflite.versions import versions
 from sqp_tflite.wording import joined
 
 _MOST_NAMED = 3
-
-_BY_FILE = {"int8": "--lowering table", "int16x8": "--head logits"}
-_BY_FLOATS = "--replace accurate"
 
 
 def inspection(
@@ -144,8 +141,12 @@ def _elsewhere(graph: Graph, target: str) -> str:
     """What someone can do who has only the file."""
     others = [other for other in RUNTIMES if other != target and all(_about_policy(one) for one in audit(graph, other))]
     listed = " or ".join(f"`--target {other}`" for other in others)
-    here = f"Look whether another interpreter runs it ({listed}), or ask" if others else "Ask"
-    return f"{here} whoever has the Keras model to export it for this target with sqp-export."
+    ways = [f"Look whether another interpreter runs it ({listed})"] if others else []
+    mended = _mended(graph)
+    ways += [f"write it in another form with {mended}"] if mended else []
+    ways += ["ask whoever has the model to export it for this target with sqp-export"]
+    text = ", or ".join(ways)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _not_free(graph: Graph, needs: tuple[str, ...]) -> tuple[Finding, ...]:
@@ -162,12 +163,26 @@ def _not_free(graph: Graph, needs: tuple[str, ...]) -> tuple[Finding, ...]:
 def _free_remedy(graph: Graph, row: OpRow) -> str:
     """Which option of sqp-export mends the file itself."""
     ends = {head.name for head in ends_in(graph.main) if head is not None}
-    floats = row.dtype in FLOAT_DTYPES
-    option = "--head logits" if row.op in ends else _BY_FLOATS if floats else _BY_FILE.get(numbers(graph), "")
+    option = "--head logits" if row.op in ends else _option(graph)
     whole = "Otherwise check with --require runs."
     if not option or row.op.startswith("CUSTOM:"):
         return f"A device without a math library needs a file that is made without it. {whole}"
     return f"A device without a math library needs the file without it: sqp-export FILE.tflite {option}. {whole}"
+
+
+def _option(graph: Graph) -> str:
+    """Writes activations of a file of this number type in another way, "" where nothing does."""
+    return {"int8": "--lowering table", "int16x8": ""}.get(numbers(graph), "--replace accurate")
+
+
+def _mended(graph: Graph) -> str:
+    """The call that may make a file which the target runs, "" where none is known to help."""
+    kind = numbers(graph)
+    narrow = kind in ("float16", "dynamic") or bool(stored_weights(graph))
+    if not narrow and not any(op.name == "DENSIFY" for _, op in graph.all_ops()) and not exp_and_log(graph):
+        return ""
+    option = _option(graph) if exp_and_log(graph) else ""
+    return f"sqp-export FILE.tflite {option}".strip()
 
 
 def _grouped(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
