@@ -111,6 +111,12 @@ def test_a_reader_that_stops_changes_no_exit_code(folder):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("given", "code"), [(["net.tflite", "--debug"], 0), (["no_such.tflite", "--debug"], 2)])
+def test_readers_that_stop_change_no_exit_code_with_debug(folder, given, code):
+    """What is left in the buffers of streams without a reader would make it 120 at the end."""
+    assert run(folder, "sqp-inspect", *given, broken=(1, 2)).returncode == code
+
+
 def test_the_unforeseen_is_one_line_and_no_refusal(folder, monkeypatch, capfd):
     """The planted fault: something inside fails in a way that nobody thought of."""
 

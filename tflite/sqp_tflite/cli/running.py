@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import dataclasses
+import functools
 import shlex
 import sys
 import time
@@ -97,6 +99,7 @@ def _run(
     from sqp_tflite.cli.noise import open_streams, quiet, throw_away_output
 
     closed = open_streams()
+    _end_quietly()
     try:
         options = _parsed(parser, given)
     except BrokenPipeError:
@@ -142,7 +145,7 @@ def _shown(call: Call, program: str, outcome: Outcome) -> int:
         outcome.show()
         call.out.flush()
     except BrokenPipeError:
-        pass  # The reader of the output (`| head`) has stopped.
+        _forgotten(call.out, call.err)  # The reader of the output (`| head`) has stopped.
     except OSError as error:
         code = _unprintable(call.err, program, error, outcome.written)
         # An export that wrote its file has not failed.
@@ -200,10 +203,28 @@ def _told(call: Call, program: str, error: ExportError) -> int:
         call.out.flush()
         call.err.flush()
     except BrokenPipeError:
-        pass
+        _forgotten(call.out, call.err)
     except OSError as unprinted:
         _unprintable(call.err, program, unprinted)
     return error.exit_code
+
+
+@functools.cache
+def _end_quietly() -> None:
+    """Lets what libraries print at the end of the program change no exit code either."""
+    atexit.register(lambda: _forgotten(sys.stdout, sys.stderr))
+
+
+def _forgotten(*streams: IO[str]) -> None:
+    """Drops what streams without a reader still hold: Python would fail on it at the end, with exit code 120."""
+    from sqp_tflite.cli.noise import throw_away
+
+    for stream in streams:
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                throw_away(stream)
 
 
 def _tell(call: Call, program: str, error: ExportError) -> None:
