@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import dataclasses
 import functools
+import os
 import shlex
 import sys
 import time
@@ -99,7 +100,7 @@ def _run(
     from sqp_tflite.cli.noise import open_streams, quiet, throw_away_output
 
     closed = open_streams()
-    _end_quietly()
+    _end_quietly(os.getpid())
     try:
         options = _parsed(parser, given)
     except BrokenPipeError:
@@ -210,9 +211,14 @@ def _told(call: Call, program: str, error: ExportError) -> int:
 
 
 @functools.cache
-def _end_quietly() -> None:
-    """Lets what libraries print at the end of the program change no exit code either."""
-    atexit.register(lambda: _forgotten(sys.stdout, sys.stderr))
+def _end_quietly(process: int) -> None:
+    """Lets what libraries print at the end of this process change no exit code either; forks decide themselves."""
+
+    def end() -> None:
+        if os.getpid() == process:
+            _forgotten(sys.stdout, sys.stderr)
+
+    atexit.register(end)
 
 
 def _forgotten(*streams: IO[str]) -> None:
