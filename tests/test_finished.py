@@ -345,3 +345,16 @@ def test_what_inspect_says_mends_the_file(kind):
     assert {name for name, _ in said} == {"head", "lowering" if kind == "int8" else "replace"}
     done = sqp_tflite.export(path, data={"image": TEST[:16]}, **dict(said))
     assert exp_and_log(read(done.model_bytes)) == ()
+
+
+def test_sparse_weights_become_dense_on_every_interpreter():
+    """A FULLY_CONNECTED reads them as they are: TensorFlow Lite Micro takes their bytes for dense ones."""
+    path = STOCK / "sparse.tflite"
+    x = np.random.default_rng(0).normal(size=(8, 64)).astype(np.float32)
+    assert any(tensor.sparse for tensor in read(path).main.tensors)
+    done = sqp_tflite.export(path, data=x)
+    assert not any(tensor.sparse for tensor in read(done.model_bytes).main.tensors)
+    assert any("sparse" in note for note in done.report.notes)
+    before = run("litert", path.read_bytes(), (x,)).values[0]
+    for runtime in RUNTIMES:
+        assert np.allclose(run(runtime, done.model_bytes, (x,)).values[0], before, atol=1e-5)

@@ -3,7 +3,8 @@
     python -m tools.stock_files tests/data/stock
 
 Two networks, each in float32, in int8 (quantised by the converter on 256 training images, integers at both ends), with
-float16 weights and with int8 weights. Takes a minute. The accuracy on the 360 test images is printed.
+float16 weights and with int8 weights; and one file with sparse weights. Takes a minute. The accuracy on the 360 test
+images is printed.
 """
 
 from __future__ import annotations
@@ -72,9 +73,27 @@ def converted(folder: str, kind: str) -> bytes:
     return converter.convert()
 
 
+def sparse() -> bytes:
+    """Returns a file whose first dense layer has blocks of four weights, most of them zero and left out."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Dense(64, activation="relu"), keras.layers.Dense(8)]
+    model = keras.Sequential([keras.Input((64,), batch_size=1, name="x"), *layers])
+    weights, bias = layers[0].get_weights()
+    blocks = np.random.default_rng(0).random((16, 64)) < 0.15
+    layers[0].set_weights([weights * np.kron(blocks, np.ones((4, 1))), bias + 0.1])
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    converter.optimizations = [tf.lite.Optimize.EXPERIMENTAL_SPARSITY]
+    return converter.convert()
+
+
 def main(target: Path) -> None:
     """Writes the files."""
     target.mkdir(parents=True, exist_ok=True)
+    (target / "sparse.tflite").write_bytes(sparse())
     for name, activations in NETS.items():
         model = trained(activations)
         with tempfile.TemporaryDirectory() as folder:

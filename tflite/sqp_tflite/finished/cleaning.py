@@ -67,7 +67,7 @@ def named(content: bytes) -> Editor:
 
 def _needed(graph: Subgraph) -> bool:
     open_batch = any(tensor.open for tensor in graph.tensors)
-    narrow = any(
+    narrow = any(tensor.sparse for tensor in graph.tensors) or any(
         (op.name == "DEQUANTIZE" and graph.tensors[op.inputs[0]].constant)
         or op.name in ("DENSIFY", "SHAPE")
         or (op.dtype == "float32" and op.weights in ("int8", "uint8", "int4"))

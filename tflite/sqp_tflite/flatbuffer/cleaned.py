@@ -53,19 +53,21 @@ def fold_weights(editor: Editor) -> tuple[int, int]:
     """Makes plain float32 constants of weights that the file keeps in another form, and returns how many of each kind.
 
     Weights of float16 or of integers behind a DEQUANTIZE, integer weights of operators that compute in float, and
-    sparse ones behind a DENSIFY.
+    sparse ones, behind a DENSIFY or not.
 
     Args:
         editor: Of a file that was not changed since it was opened.
     """
     main = editor.graph.main
     sparse = narrow = 0
-    for op in main.ops:
-        if op.name == "DENSIFY":
-            values = _dense(editor, main.tensors[op.inputs[0]])
-            if values is not None:
-                editor.read_instead(op.outputs[0], _constant(editor, main.tensors[op.outputs[0]], values))
-                sparse += 1
+    for tensor in (tensor for tensor in main.tensors if tensor.sparse):
+        values = editor.densify(tensor.index)
+        if values is not None:
+            editor.read_instead(tensor.index, _constant(editor, tensor, values))
+            sparse += 1
+    main = editor.main()
+    for op in (op for op in main.ops if op.name == "DENSIFY" and not main.tensors[op.inputs[0]].sparse):
+        editor.read_instead(op.outputs[0], op.inputs[0])
     if sparse:
         editor.drop_unused()
     main = editor.main()
@@ -76,7 +78,7 @@ def fold_weights(editor: Editor) -> tuple[int, int]:
                 made = _constant(editor, tensor, values.astype(np.float32))
                 editor.read_instead(op.outputs[0] if op.name == "DEQUANTIZE" else tensor.index, made)
                 narrow += 1
-    if narrow:
+    if narrow or sparse:
         editor.drop_unused()
         editor.set_versions([[_plain_version(op) for op in graph.ops] for graph in editor.graphs()])
     return sparse, narrow
@@ -91,10 +93,6 @@ def _plain_version(op: Op) -> int:
         return 1 if biased and not op.options.get("keepNumDims") else 5 if biased else 6
     wide = any(op.options.get(f"dilation{side}Factor", 1) != 1 for side in "WH")
     return 2 if wide and op.name == "DEPTHWISE_CONV_2D" else 1
-
-
-def _dense(editor: Editor, tensor: Tensor) -> NDArray[Any] | None:
-    return editor.densify(tensor.index) if tensor.sparse else tensor.values
 
 
 def _constant(editor: Editor, like: Tensor, values: NDArray[Any]) -> int:
