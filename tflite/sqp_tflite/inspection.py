@@ -160,12 +160,16 @@ def _not_free(graph: Graph, needs: tuple[str, ...]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
+_MENDED = frozenset("EXP LOG LOGISTIC TANH SOFTMAX LOG_SOFTMAX ELU GELU POW".split())
+"""Operators that activations are spelled with; recurrent ones and others stay as they are."""
+
+
 def _free_remedy(graph: Graph, row: OpRow) -> str:
     """Which option of sqp-export mends the file itself."""
     ends = {head.name for head in ends_in(graph.main) if head is not None}
     option = "--head logits" if row.op in ends else _option(graph)
     whole = "Otherwise check with --require runs."
-    if not option or row.op.startswith("CUSTOM:"):
+    if not option or row.op not in _MENDED:
         return f"A device without a math library needs a file that is made without it. {whole}"
     return f"A device without a math library needs the file without it: sqp-export FILE.tflite {option}. {whole}"
 
