@@ -64,6 +64,15 @@ def test_a_reference_to_a_tensor_that_is_not_there_is_damage(field, value):
         read(pack(model))
 
 
+@pytest.mark.parametrize(("tensor", "graph"), [(127, 0), (2**32 - 1, 0), (0, 7)])
+def test_a_signature_of_what_is_not_there_is_damage(tensor, graph):
+    model = unpack(perceptron())
+    ends = [schema.TensorMapT(name=b"x", tensorIndex=tensor)]
+    model.signatureDefs = [schema.SignatureDefT(signatureKey=b"serve", inputs=ends, outputs=[], subgraphIndex=graph)]
+    with pytest.raises(sqp_tflite.BadInputError, match="damaged"):
+        read(pack(model))
+
+
 @pytest.mark.parametrize(("field", "value"), [("inputs", -1), ("outputs", 99)])
 def test_an_end_that_is_not_there_is_damage(field, value):
     model = unpack(perceptron())

@@ -96,6 +96,7 @@ def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
         _require_plausible(content, what)
         model = schema.unpack(content)
         graph = _graph(model, content)
+        _check_signatures(graph)
         _require_whole(graph, what)
         return model, graph
     except _BROKEN as error:
@@ -135,6 +136,15 @@ def _check_indices(graph: Subgraph) -> None:
     for index in needed | given:
         if not 0 <= index < len(graph.tensors):
             raise IndexError(f"tensor {index} of {len(graph.tensors)}")
+
+
+def _check_signatures(graph: Graph) -> None:
+    """Raises `IndexError` if a signature refers to a graph or to a tensor that is not there."""
+    for signature in graph.signatures:
+        tensors = graph.subgraphs[signature.subgraph].tensors
+        for index in (*signature.inputs.values(), *signature.outputs.values()):
+            if not 0 <= index < len(tensors):
+                raise IndexError(f"tensor {index} of {len(tensors)}")
 
 
 def _hint(content: bytes) -> str:
