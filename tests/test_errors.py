@@ -1,6 +1,7 @@
 """A refusal always says why, also after a trip between processes."""
 
 import errno
+import io
 import os
 import pickle
 import subprocess
@@ -8,9 +9,13 @@ import sys
 
 import pytest
 
+import sqp_tflite
 from sqp_tflite import errors
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError, RefusedError, unforeseen
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.limits import limit
 from sqp_tflite.report import Finding, Kind, Report
+from sqp_tflite.source.arrays import read_arrays
 
 FINDING = Finding("a", "EXP", "int8", "No EXP.", "Drop it.", Kind.OP)
 
@@ -69,6 +74,41 @@ def test_a_current_folder_that_is_gone_is_no_fault_of_the_program(tmp_path, monk
     assert errors.unforeseen(caught.value).endswith("one that was removed. Change to another folder (cd).")
     monkeypatch.chdir(tmp_path)
     assert "fault of the program" in errors.unforeseen(caught.value)
+
+
+def test_a_file_without_permission_is_no_fault_of_the_program():
+    denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES), "s/variables/variables.index")
+    assert errors.unforeseen(denied) == (
+        "`s/variables/variables.index` cannot be used. Received: Permission denied. Check its permissions, and those "
+        "of the folders above it."
+    )
+    assert "fault of the program" in errors.unforeseen(PermissionError(errno.EPERM, "of nothing"))
+
+
+@pytest.mark.parametrize("name", ["m.keras", "m.h5", "d.npz", "sm/saved_model.pb", "m.tflite"])
+def test_a_file_that_may_not_be_read_is_told_so(name, tmp_path, monkeypatch):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"never read")
+    stock = io.open
+
+    def denied(file, *rest, **named):
+        if file == path or file == str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return stock(file, *rest, **named)
+
+    monkeypatch.setattr(io, "open", denied)
+    monkeypatch.setattr("builtins.open", denied)
+    with pytest.raises(
+        BadInputError, match=r"cannot be (used|read).*Permission denied.*Check its permissions"
+    ) as caught:
+        if path.suffix == ".npz":
+            read_arrays(path, limit())
+        elif path.suffix == ".tflite":
+            read(path)
+        else:
+            sqp_tflite.export(path if path.parent == tmp_path else path.parent, target="litert")
+    assert "Save" not in str(caught.value) and "damaged" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["sqp-export", "sqp-inspect", "sqp-check"])

@@ -124,11 +124,31 @@ def test_standard_output_is_not_what_is_read_or_written(folder):
         with pytest.raises(BadInputError, match="Received: standard output, which leads into.*after the > or >>"):
             check(name, *given)
         assert Path(name).read_bytes() == before
-    for given in (("-o", "-", "--report", "r.json"), ("-o", "r.json", "--report", "-")):
-        with pytest.raises(BadInputError, match="standard output and `r.json`, the same file"):
-            check("r.json", "m.keras", *given)
     check("log.txt", "m.keras", "-o", "-")
     check("sm/log.txt", "sm")
+
+
+@pytest.mark.parametrize(
+    ("into", "command", "given"),
+    [
+        ("m.tflite", "export", ["m.keras"]),
+        ("z.tflite", "export", ["m.keras", "-o", "z.tflite", "--json"]),
+        ("r.json", "export", ["m.keras", "-o", "-", "--report", "r.json"]),
+        ("z.tflite", "export", ["m.keras", "-o", "z.tflite", "--report", "-"]),
+        ("r.html", "inspect", ["m_int8.tflite", "--report", "r.html"]),
+    ],
+)
+def test_text_for_standard_output_is_not_lost_in_a_file_that_is_written(into, command, given, folder, capfd):
+    before = os.dup(1)
+    try:
+        with open(into, "w") as file:
+            os.dup2(file.fileno(), 1)
+        assert MAINS[command](given) == 2
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+    assert re.search(f"standard output and `{into}`, the same file.* after the >", capfd.readouterr().err)
+    assert not Path(into).read_bytes()
 
 
 @pytest.mark.parametrize("given", [["--report", "-"], ["--json"]])

@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from sqp_tflite.wording import MOST_LINES, readable, said
+from sqp_tflite.wording import MOST_LINES, harmless, readable, said, shortened
 
 if TYPE_CHECKING:
     from sqp_tflite.report import Finding, Report
@@ -138,10 +138,22 @@ def _removed() -> bool:
     return False
 
 
+def barred(error: OSError) -> str:
+    """Returns a line about a file or a folder that cannot be used, "" if the error is about something else."""
+    if not isinstance(error, PermissionError) or error.filename is None:
+        return ""
+    return (
+        f"`{shortened(harmless(os.fsdecode(error.filename)))}` cannot be used. Received: {error.strerror}. "
+        "Check its permissions, and those of the folders above it."
+    )
+
+
 def unforeseen(error: Exception) -> str:
     """Returns a line about an error that nothing expects: a fault of this program, if not of the machine."""
     if isinstance(error, FileNotFoundError) and error.filename is None and _removed():
         return "the current folder must exist. Received: one that was removed. Change to another folder (cd)."
+    if isinstance(error, OSError) and barred(error):
+        return barred(error)
     return exhausted(error) or (
         f"unexpected {type(error).__name__}: {said(error) or 'no message'}. This is a fault of the program: please "
         "report it with what the same call prints with --debug."

@@ -55,10 +55,11 @@ def check_main(arguments: Sequence[str] | None = None) -> int:
 
 def _export(call: Call) -> Outcome:
     from sqp_tflite.finished.settle import settled
-    from sqp_tflite.validate import inputs, validate
+    from sqp_tflite.validate import inputs, places, validate
 
     options = settled(_options(call))
     validate(options)
+    piped.check_places(places(options), call.out)
     with progress_of(call) as tell:
         tell("load")
         require_libraries()
@@ -163,6 +164,7 @@ def _inspect(call: Call) -> Outcome:
     check_names(paths)
     places = report_places(paths)
     check_places(places, read)
+    piped.check_places(places, call.out)
     graph, report = inspection(Path(options.file), options.target, call.command, options.require, options.max_memory)
     report = dataclasses.replace(report, seconds=call.seconds())
     content = Path(options.file).read_bytes() if places else b""

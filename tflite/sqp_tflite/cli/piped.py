@@ -17,7 +17,7 @@ from typing import IO
 from sqp_tflite.accept import quoted
 from sqp_tflite.errors import BadInputError, EnvironmentMissingError
 from sqp_tflite.files import write_all
-from sqp_tflite.places import Place, identity, identity_of, read_files
+from sqp_tflite.places import Identity, Place, identity, identity_of, read_files
 from sqp_tflite.report import Report, json_text
 
 DASH = "-"
@@ -73,12 +73,8 @@ def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
 
 
 def _check_apart(options: argparse.Namespace, out: IO[str]) -> None:
-    """Raises if standard output is a file that is read, or that is written by name."""
-    try:
-        os.write(out.fileno(), b"")
-        key = identity_of(os.fstat(out.fileno()))
-    except (OSError, ValueError):  # A stream without a descriptor is no file; one that takes nothing changes none.
-        return
+    """Raises if standard output is a file that is read."""
+    key = _identity(out)
     given = [getattr(options, name, None) for name in ("model", "file", "data")]
     inputs = [Path(path) for path in given if path]
     if not piped(options):
@@ -90,13 +86,31 @@ def _check_apart(options: argparse.Namespace, out: IO[str]) -> None:
                 f"An output may not replace what is read. Received: standard output, which leads into {quoted(path)}. "
                 "Choose another name after the > or >>."
             )
-    written = [path for path in (getattr(options, "output", None), *getattr(options, "report", ())) if path]
-    for path in written if piped(options) else ():
-        if path != DASH and identity(Path(path)) == key:
+
+
+def check_places(places: Iterable[Place], out: IO[str]) -> None:
+    """Raises `BadInputError` if standard output leads into a file that will be written by name: its text would be lost.
+
+    Args:
+        places: Where files will be written.
+        out: Standard output.
+    """
+    key = _identity(out)
+    for place in places:
+        if identity(place.path) == key:
             raise BadInputError(
-                f"Each output must be a separate file. Received: standard output and {quoted(path)}, the same file. "
-                "Give one of them another name."
+                f"Each output must be a separate file. Received: standard output and {quoted(place.path)}, the same "
+                f"file. Choose another name after the > or >>, or another place with {place.move}."
             )
+
+
+def _identity(out: IO[str]) -> Identity | None:
+    """Returns which file a stream leads into; None for one without a descriptor, or one that takes nothing."""
+    try:
+        os.write(out.fileno(), b"")
+        return identity_of(os.fstat(out.fileno()))
+    except (OSError, ValueError):
+        return None
 
 
 def _check_model(options: argparse.Namespace, out: IO[str]) -> None:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sqp_tflite import accept
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, barred
 from sqp_tflite.files import Content, check_input, content_by
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Graph, Op, Quantization, Signature, Subgraph, Tensor
@@ -192,7 +192,8 @@ def _file(path: Path, allowed: Limit) -> bytes:
             f"{accept.quoted(path)} must be a TFLite file. Received: a folder. Pass the path of the file in it."
         ) from error
     except OSError as error:
-        raise BadInputError(f"{accept.quoted(path)} cannot be read: {error.strerror}. Check the path.") from error
+        said = barred(error) or f"{accept.quoted(path)} cannot be read: {error.strerror}. Check the path."
+        raise BadInputError(said) from error
 
 
 def _graph(model: Any, content: bytes) -> Graph:

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, barred
 from sqp_tflite.limits import Limit, in_words
 from sqp_tflite.source import archives
 from sqp_tflite.wording import LONGEST_NAME, harmless, said, shortened
@@ -71,6 +71,8 @@ def read_arrays(path: Path, limit: Limit) -> dict[str, NDArray[Any]]:
             with zipfile.ZipFile(file) as archive:
                 archives.require(archive, f"`{path}`", _AGAIN, limit)
                 return _all(archive, path)
+    except PermissionError as error:
+        raise BadInputError(barred(error)) from error
     except archives.UNREADABLE as error:
         raise _no_npz(path, said(getattr(error, "strerror", None) or error)) from error
 

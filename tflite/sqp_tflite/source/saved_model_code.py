@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, barred
 from sqp_tflite.wording import LONGEST_NAME, harmless, joined, said, shortened
 
 _OUTSIDE = re.compile(
@@ -127,6 +127,8 @@ def saved_model(path: Path) -> Any:
 
     try:
         return SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    except PermissionError as error:
+        raise BadInputError(barred(error)) from error
     except (DecodeError, OSError) as error:
         raise BadInputError(
             f"`{path / 'saved_model.pb'}` must be a readable SavedModel. Received: {said(error)}. Save the model again."
