@@ -250,6 +250,22 @@ def test_an_import_of_something_that_the_file_does_not_have_is_refused(folder, f
         load(file_of(folder, "layer"), imports=["my_parts:Scale"])
 
 
+@pytest.mark.parametrize("module", ["os", "posix", "subprocess"])
+def test_nobody_is_told_to_import_parts_of_pythons_own_library(module, tmp_path):
+    path = tmp_path / "hostile.keras"
+    dense(activation="relu").save(path)
+    function = {"module": module, "class_name": "function", "config": "system", "registered_name": "function"}
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    config = parts["config.json"].decode().replace('"activation": "relu"', f'"activation": {json.dumps(function)}')
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**parts, "config.json": config.encode()}.items():
+            archive.writestr(name, content)
+    with pytest.raises(sqp_tflite.BadInputError, match="Python's own library.*`system`.*that you trust") as caught:
+        load(path)
+    assert "--import" not in str(caught.value) and "--trust-code" not in str(caught.value)
+
+
 def test_a_name_that_is_exactly_an_activation_is_offered_as_one(tmp_path):
     def named(name):
         function = lambda x: x  # noqa: E731

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -136,8 +137,18 @@ def test_a_limit_that_tensorflow_does_not_fit_into_is_said_before_it_is_imported
     for kind, option in ((resource.RLIMIT_AS, "-v"), (resource.RLIMIT_DATA, "-d")):
         with monkeypatch.context() as patch:
             patch.setattr(resource, "getrlimit", lambda one, kind=kind: (400 << 20, -1) if one == kind else (-1, -1))
-            with pytest.raises(EnvironmentMissingError, match=f"400.0 MiB. Allow .*ulimit {option} unlimited"):
+            with pytest.raises(EnvironmentMissingError, match=f"409,600 KiB. Allow .*ulimit {option} unlimited"):
                 require_libraries()
+
+
+@pytest.mark.parametrize("kib", [80_000, 100_000, 200_000])
+def test_a_limit_that_numpy_does_not_fit_into_is_said_and_the_process_ends(kib, tmp_path):
+    code = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({kib} << 10, -1))\n"
+        "from sqp_tflite.cli.commands import inspect_main; raise SystemExit(inspect_main(['m.tflite']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    assert done.returncode == 2 and re.search(r"NumPy needs memory.*Received: [0-9,]+ KiB\. Allow", done.stderr)
 
 
 def test_a_module_that_was_half_imported_for_want_of_memory_is_no_fault_of_the_program(monkeypatch):

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import zipfile
+from pathlib import Path
 
 import h5py
 import keras
@@ -282,6 +283,34 @@ def test_a_saved_model_gives_the_same_bytes_in_each_process(folder_of_many, tmp_
         ran = process("sqp-export", folder_of_many, "--target", "litert", "-o", output, PYTHONHASHSEED=seed)
         assert ran.code == 0, ran.err
     assert (tmp_path / "1.tflite").read_bytes() == (tmp_path / "2.tflite").read_bytes()
+
+
+def saved_for(batch: int | None, folder: Path) -> Path:
+    """A SavedModel made without Keras, whose signature takes so many samples."""
+    weights = tf.Variable(np.linspace(-1, 1, 12, dtype="float32").reshape(4, 3))
+    module = tf.Module()
+    module.weights = weights
+    module.call = tf.function(
+        lambda x: {"y": tf.nn.relu(x @ weights)}, input_signature=[tf.TensorSpec([batch, 4], name="x")]
+    )
+    tf.saved_model.save(module, str(folder), signatures=module.call)
+    return folder
+
+
+def test_a_saved_model_that_takes_one_sample_is_run_sample_by_sample(tmp_path):
+    data = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
+    one, any_number = (load(saved_for(batch, tmp_path / str(batch))) for batch in (1, None))
+    assert np.array_equal(one.call([data])["y"], any_number.call([data])["y"])
+    for wanted in ({}, {"data": {"x": data}, "quantize": "int8"}):
+        assert sqp_tflite.export(tmp_path / "1", **wanted).report.verdict == "ok"
+
+
+def test_a_saved_model_that_takes_eight_samples_is_refused_with_the_way_out(tmp_path):
+    with pytest.raises(
+        sqp_tflite.BadInputError, match="takes exactly 8. Save it with None or 1 as the first dimension"
+    ):
+        load(saved_for(8, tmp_path / "eight"))
+    assert load(saved_for(1, tmp_path / "one")).inputs[0].shape == (4,)
 
 
 def test_saved_model_folder_is_read_back(tmp_path):

@@ -125,6 +125,16 @@ def test_an_artefact_is_refused_before_any_work_where_it_cannot_be_written(folde
     assert "`m` is a file" in refused(["m.keras", "--emit", "project"], capfd)
 
 
+@pytest.mark.parametrize("given", [["-o", "a" * 250 + ".tf", "--emit", "project"], ["-o", "a" * 300]])
+def test_a_name_that_is_too_long_is_refused_before_any_work(given, folder, capfd):
+    assert re.search("Choose a shorter (name|one with -o)", refused(["m.keras", *given], capfd))
+
+
+@pytest.mark.parametrize("given", [["a" * 3000], ["m.keras", "--data", "a" * 300]])
+def test_so_is_an_input(given, folder, capfd):
+    assert "File name too long" in refused(given, capfd) and "fault" not in refused(given, capfd)
+
+
 @pytest.mark.parametrize("link_to_it", [False, True])
 @pytest.mark.parametrize("option", ["-o", "--report"])
 def test_an_open_stream_is_no_output(option, link_to_it, folder, capfd):

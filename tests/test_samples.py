@@ -27,6 +27,26 @@ def holed(value):
     return array
 
 
+def test_rows_are_counted_before_labels_are_looked_at_and_labels_have_a_limit():
+    endless = np.broadcast_to(np.float32(1), (10**10, 4))
+    with pytest.raises(BadInputError, match="same number of rows.*Cut them"):
+        samples({"x": GOOD, "y": endless}, ONE)
+    with pytest.raises(BadInputError, match="labels under `y` that take.*Pass fewer samples"):
+        samples({"x": GOOD, "y": np.broadcast_to(np.float32(1), (4, 10**10))}, ONE)
+
+
+def test_a_shape_is_looked_at_before_its_size():
+    with pytest.raises(BadInputError, match="must have the shape"):
+        samples({"x": np.zeros((10**15, 0))}, ONE)
+
+
+def test_a_masked_array_is_refused_and_a_filled_one_is_taken():
+    given = np.ma.masked_less(GOOD, 2)
+    with pytest.raises(BadInputError, match=r"masked array with 2 masked elements.*array.filled\(value\)"):
+        samples({"x": given}, ONE)
+    assert samples({"x": given.filled(0)}, ONE).inputs[0].min() == 0
+
+
 @pytest.mark.parametrize("name", ["image", "x"])
 def test_the_only_input_may_be_called_x(name):
     assert samples({name: GOOD}, ONE).inputs[0].shape == (4, 2, 3)

@@ -112,8 +112,8 @@ def path(name: str, value: Any) -> Path:
     except (TypeError, UnicodeEncodeError):  # No path; half a surrogate pair, which no file name has.
         given = None
     if not isinstance(given, str) or not given or "\0" in given or len(given) > _LONGEST_PATH:
-        rule = f"a path of at most {_LONGEST_PATH:,} characters" if isinstance(given, str) and given else "a path"
-        refuse(name, rule, value, "Pass the name of a file as a string or a pathlib.Path.")
+        most = f" of at most {_LONGEST_PATH:,} characters" * (isinstance(given, str) and len(given) > _LONGEST_PATH)
+        refuse(name, f"a path{most}", value, "Pass the name of a file as a string or a pathlib.Path.")
     return Path(given)
 
 

@@ -114,7 +114,8 @@ def exhausted(error: BaseException) -> str:
             )
         number = errno.ENOMEM if unmapped or isinstance(link, MemoryError) else getattr(link, "errno", None)
         if (unmapped or isinstance(link, (OSError, MemoryError))) and number in _EXHAUSTED:
-            return f"this machine ran out of what the call needs: {os.strerror(number)}. {_EXHAUSTED[number]}"
+            way = "Allow this process more (ulimit -v, -d)." if number == errno.ENOMEM and _bounded() else ""
+            return f"this machine ran out of what the call needs: {os.strerror(number)}. {way or _EXHAUSTED[number]}"
         link = link and (link.__cause__ or link.__context__)
     return ""
 

@@ -73,7 +73,7 @@ def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None
 
 def _kept(path: Path) -> Path | None:
     """Returns the path of a copy of the existing file, None where there is none."""
-    if not path.exists() or path.is_dir():
+    if not os.path.exists(path) or os.path.isdir(path):
         return None
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_SHOWN]}.")
     os.close(descriptor)
@@ -117,7 +117,7 @@ def _stage(path: Path, content: bytes) -> Path:
 def check_model(path: Path) -> None:
     """Raises `BadInputError` if there is no model at the path, or what is known not to be one by its first bytes."""
     check_input(path, "Pass a .keras or .h5 file or a SavedModel folder.")
-    if path.is_dir():
+    if os.path.isdir(path):
         if os.path.isfile(path / _GRAPH):
             return
         received = f"a folder without {_GRAPH}. Pass the path of the model"
@@ -174,7 +174,7 @@ def _folder_of_part(path: Path) -> Path | None:
 def check_data(path: Path) -> None:
     """Raises `BadInputError` if there is no data file at the path."""
     check_input(path, "Pass an .npz file: --data FILE.npz.")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise BadInputError(f"`{path}` is a folder. Pass an .npz file: save one with numpy.savez(path, x=...).")
 
 

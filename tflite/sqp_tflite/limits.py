@@ -7,7 +7,7 @@ was never written. Nothing of a file is read before its declared size was compar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,10 @@ UNKNOWN = 2 << 30
 _LIBRARIES = (("RLIMIT_AS", 2560 << 20, "-v"), ("RLIMIT_DATA", 480 << 20, "-d"))
 """The least with which the smallest model is exported (measured on two cores: 2.4 GiB do not do, 2.8 do; 469 MiB of
 data do not do, 488 do), and the option of `ulimit`. Below that native code ends the process without a word."""
+
+_NUMPY = (("RLIMIT_AS", 256 << 20, "-v"),)
+"""The least with which a file is inspected (measured on two cores: 117 MiB do not do, 196 do). With less, the threads
+of NumPy's linear algebra fail to start, and the process may not end."""
 
 _NAMES = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -94,16 +98,25 @@ def machine(root: Path = Path("/")) -> Limit:
 
 def require_libraries() -> None:
     """Raises `EnvironmentMissingError` if this process may not take the memory that importing TensorFlow takes."""
+    _require("TensorFlow", _LIBRARIES)
+
+
+def require_numpy() -> None:
+    """Raises `EnvironmentMissingError` if this process may not take the memory that importing NumPy takes."""
+    _require("NumPy", _NUMPY)
+
+
+def _require(package: str, needs: Sequence[tuple[str, int, str]]) -> None:
     try:
         import resource
     except ImportError:  # Not on Windows.
         return
-    for name, least, option in _LIBRARIES:
+    for name, least, option in needs:
         most = resource.getrlimit(getattr(resource, name))[0]
         if most != resource.RLIM_INFINITY and most < least:
             raise EnvironmentMissingError(
-                f"TensorFlow needs memory before any model is read: at least {in_words(least)} where {name} limits it. "
-                f"Received: {in_words(most)}. Allow this process more (ulimit {option} unlimited)."
+                f"{package} needs memory before any model is read: at least {least >> 10:,} KiB where {name} limits "
+                f"it. Received: {most >> 10:,} KiB. Allow this process more (ulimit {option} unlimited)."
             )
 
 

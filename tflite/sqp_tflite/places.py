@@ -82,6 +82,12 @@ def _check_folder(place: Place, path: Path) -> None:
         raise BadInputError(
             f"An output's folder must exist. Received: {quoted(given)}. Create {quoted(_shown(missing, given))} first."
         )
+    longest = os.pathconf(nearest, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    if any(len(os.fsencode(part)) > longest for part in path.parts):
+        raise BadInputError(
+            f"The name of a file or a folder must have at most {longest} bytes. Received: {quoted(given)}. Choose a "
+            f"shorter one with {place.move}."
+        )
     if not os.access(nearest, os.W_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
         raise BadInputError(f"An output must be writable. Received: {quoted(given)}. Choose another place.")
 
@@ -116,9 +122,8 @@ def _hops(path: Path) -> Iterator[Path]:
 
 
 def _unusable(path: Path, error: OSError) -> BadInputError:
-    return BadInputError(
-        f"An output must be writable. Received: {quoted(path)}, {error.strerror}. Choose another place."
-    )
+    way = "Choose a shorter name" if error.errno == errno.ENAMETOOLONG else "Choose another place"
+    return BadInputError(f"An output must be writable. Received: {quoted(path)}, {error.strerror}. {way}.")
 
 
 def check_regular(given: Path, path: Path) -> None:
@@ -155,7 +160,7 @@ def check_distinct(places: tuple[Place, ...], inputs: tuple[Path, ...]) -> None:
     paths = [(place, followed(place.path)) for place in places]
     # A file that is new cannot be another name of what is read.
     read = dict(read_files(inputs)) if any(os.path.exists(path) for _, path in paths) else {}
-    folders = [(given.resolve(), given) for given in inputs if given.is_dir()]
+    folders = [(given.resolve(), given) for given in inputs if os.path.isdir(given)]
     seen: dict[Identity, Place] = {}
     for place, path in paths:
         key = identity(path)
@@ -185,7 +190,7 @@ def _same(one: Place, other: Place, how: str) -> BadInputError:
 def read_files(inputs: Iterable[Path]) -> Iterator[tuple[Identity, Path]]:
     """Yields every file that is read, and the input that it is part of."""
     for given in inputs:
-        for path in _files(given) if given.is_dir() else (given,):
+        for path in _files(given) if os.path.isdir(given) else (given,):
             yield identity(path), given
 
 

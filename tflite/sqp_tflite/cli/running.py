@@ -21,6 +21,7 @@ from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import Piped
 from sqp_tflite.cli.signals import Ending, ended_softly
 from sqp_tflite.errors import ExportError, exhausted, unforeseen
+from sqp_tflite.limits import require_numpy
 from sqp_tflite.report import json_text
 from sqp_tflite.wording import readable, said
 
@@ -113,6 +114,7 @@ def _run(
     with quiet(options.debug, bool(wanted)) as (out, err):
         call = Call(options, out, err, shlex.join([parser.prog, *given]), wanted, began, ending)
         try:
+            require_numpy()
             piped.check(options, out, "stdout" in closed)
             outcome = _acted(call, action)
         except ExportError as error:

@@ -287,9 +287,19 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+_PYTHONS_OWN = sys.stdlib_module_names - {"builtins"}
+"""Python's modules, none of which defines a layer; Keras writes `builtins` for functions that are registered."""
+
+
 def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> BadInputError:
     shown = [f"`{shortened(one.key, _LONGEST_NAME)}` in `{shortened(one.layer, _LONGEST_NAME)}`" for one in unknown]
     first = unknown[0]
+    if any(named.module.partition(".")[0] in _PYTHONS_OWN for named in unknown):
+        raise BadInputError(
+            f"`{path}` names parts of Python's own library, which no model consists of. Received: "
+            f"{joined(shown, _MOST_LISTED)}. The file may be made to do harm: fetch the model again from a source that "
+            "you trust."
+        )
     options = dict.fromkeys(_import_option(named, explained) for named in unknown[:_MOST_LISTED])
     ways = [f"import what defines it: {' '.join(options)}"]
     if not explained.trust and any(named.place for named in unknown):

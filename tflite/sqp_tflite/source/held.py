@@ -66,6 +66,9 @@ def _owners(subgraph: Subgraph, layers: LayerNames) -> list[str]:
     """The layer of each operator. What only brings numbers into another form belongs to the layer that reads them."""
     readers, owner = subgraph.readers(), dict[int, str]()
     for op in reversed(subgraph.ops):
+        if not op.outputs:  # A loop that hands nothing on.
+            owner[id(op)] = layers.of("", op.name)
+            continue
         output = subgraph.tensors[op.outputs[0]]
         reading = [owner[id(reader)] for reader in readers.get(op.outputs[0], ())]
         owner[id(op)] = reading[0] if reading and _prepares(subgraph, op) else layers.of(output.name, op.name)

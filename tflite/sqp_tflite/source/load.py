@@ -306,9 +306,11 @@ def _saved_model(
     )
     finite.require_variables((*finite.variables_of(held), *signature.variables), source)
 
+    single = saved_model.takes_one_sample(specs.values(), source)
+
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         with running(source):
-            found = signature(**dict(zip(called, tensors, strict=True)))
+            found = saved_model.call(signature, dict(zip(called, tensors, strict=True)), single)
         return {name: found[own] for own, name in ends.items()}
 
     return Loaded(None, call, source, inputs, (), keep=held, owners=saved_model.owners(signature.variables))

@@ -135,11 +135,15 @@ def samples(
             f"may hold labels under y. Received: {listed(arrays) or 'no array'}. "
             "Save it with numpy.savez and these names."
         )
-    count = max((len(array) for array in arrays.values() if np.ndim(array)), default=0)
+    given = tuple(_shaped(arrays[spec.name], spec, what) for spec in specs)
+    _check_counts(given, names, labels, what)
+    count = max((len(array) for array in given), default=0)
     _require_room(allowed, count, specs, f"{what}, as the model's inputs for", "Pass fewer samples")
-    inputs = tuple(_checked(arrays[spec.name], spec, what) for spec in specs)
+    inputs = tuple(_checked(array, spec, what) for array, spec in zip(given, specs, strict=True))
+    if labels is not None:
+        taken = np.asarray(labels).size * np.dtype(np.float64).itemsize
+        allowed.require(taken, f"{what} holds labels under `{LABELS}` that take", "Pass fewer samples")
     _check_labels(labels, what)
-    _check_counts(inputs, names, labels, what)
     return Samples(inputs, None if labels is None else np.asarray(labels), given=True)
 
 
@@ -164,6 +168,12 @@ def _arrays(data: Any, allowed: Limit) -> tuple[dict[str, Any], str]:
 
 
 def _array(values: Any, what: str) -> NDArray[Any]:
+    hidden = int(np.sum(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
+    if hidden:
+        raise BadInputError(
+            f"{what} must be a plain array. Received: a masked array with {hidden} masked elements, "
+            "which a model cannot leave out. Fill them: array.filled(value)."
+        )
     try:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # Rows of different lengths; tensors without values.
@@ -173,7 +183,8 @@ def _array(values: Any, what: str) -> NDArray[Any]:
         ) from error
 
 
-def _checked(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:
+def _shaped(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:
+    """Returns an array of numbers with the shape of the input; none of it is looked at."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise BadInputError(
@@ -191,6 +202,10 @@ def _checked(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:
             f"`{spec.name}` in {what} must hold at least one sample. Received: {array.shape}. Pass some rows of the "
             "data that the model was trained on, or omit --data where the number type needs none."
         )
+    return array
+
+
+def _checked(array: NDArray[Any], spec: InputSpec, what: str) -> NDArray[Any]:
     finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
     if not finite.all():
         rows = np.flatnonzero(~finite)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,43 @@ def loaded(path: Path, trust: bool) -> tuple[Any, Any]:
         raise BadInputError(
             f"`{path}` must be a SavedModel that TensorFlow can load. Received: {received}. {damaged}"
         ) from error
+
+
+def takes_one_sample(specs: Iterable[Any], source: str) -> bool:
+    """Returns whether a signature takes exactly one sample per call; False for any number.
+
+    Args:
+        specs: `TensorSpec` of its inputs, each with a batch dimension.
+        source: What messages call the model.
+
+    Raises:
+        BadInputError: It takes another number, which a file of one sample cannot hold.
+    """
+    fixed = {int(spec.shape[0]) for spec in specs if spec.shape[0] is not None}
+    if fixed - {1}:
+        raise BadInputError(
+            f"A model must take any number of samples, or one. Received: `{source}`, whose signature `{SIGNATURE}` "
+            f"takes exactly {max(fixed)}. Save it with None or 1 as the first dimension of its inputs."
+        )
+    return bool(fixed)
+
+
+def call(signature: Any, values: Mapping[str, Any], single: bool) -> dict[str, Any]:
+    """Returns the outputs of a signature by name, each of shape (samples, ...).
+
+    Args:
+        signature: As TensorFlow loads it.
+        values: Tensors or arrays by name, each of shape (samples, ...).
+        single: Whether it takes one sample per call.
+    """
+    import tensorflow as tf
+
+    tensors = {name: tf.convert_to_tensor(value) for name, value in values.items()}
+    rows = {int(tensor.shape[0]) for tensor in tensors.values()}
+    if not single or rows == {1}:
+        return dict(signature(**tensors))
+    found = [signature(**{name: tensor[row : row + 1] for name, tensor in tensors.items()}) for row in range(max(rows))]
+    return {name: tf.concat([part[name] for part in found], axis=0) for name in found[0]}
 
 
 def _require_signature(whole: Any, path: Path) -> None:

@@ -23,6 +23,7 @@ from sqp_tflite.layer_names import FORM_SCOPE, MODEL_SCOPE, LayerNames, in_scope
 from sqp_tflite.report import Finding, Kind, StatePair
 from sqp_tflite.source import hooks
 from sqp_tflite.source.finite import require_constants
+from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.load import InputSpec
 from sqp_tflite.source.masks import none_masked, watched
 from sqp_tflite.source.plan import Plan
@@ -84,11 +85,12 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
-    with _exchanged(plan, steps):
+    with _exchanged(plan, steps), running(loaded.source):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers, owners=loaded.owners)
     _refuse_state(concrete.graph, layers)
-    frozen = freeze(concrete)
+    with running(loaded.source):
+        frozen = freeze(concrete)
     definition = frozen.graph.as_graph_def()
     inputs = [tensor.op.name for tensor in frozen.inputs]
     outputs = _name_outputs(definition, [tensor.name for tensor in frozen.outputs], names)
