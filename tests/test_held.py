@@ -6,21 +6,25 @@ from collections import Counter
 import keras
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 import sqp_keras
 import sqp_tflite
 from sqp_tflite import making
 from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.schema import pack, unpack
 from sqp_tflite.journal import Given, Journal
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.report import Activation, Form, PlanRow
-from sqp_tflite.source.held import held
+from sqp_tflite.source.held import FUSING, _by_layer, held
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.samples import open_data, samples
 from sqp_tflite.worker import lent, may_fork
+from written import perceptron
 
 L = keras.layers
 X = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
@@ -151,3 +155,13 @@ def test_own_code_has_the_operators_that_the_file_holds():
     rows = {row.layer: row for row in sqp_tflite.export(model).report.plan}
     assert (rows["kept"].ops, rows["kept"].becomes) == (("MUL",), "its own code: MUL")
     assert (rows["folded"].ops, rows["folded"].becomes) == ((), "its own code")
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [([], []), ([], [0]), ([0], [])])
+def test_an_operator_that_reads_or_writes_nothing_has_a_layer_too(inputs, outputs):
+    """Loops that hand nothing on, and handles of variables, in SavedModels that were not written by Keras."""
+    model = unpack(perceptron())
+    model.subgraphs[0].operators.append(schema.OperatorT(opcodeIndex=0, inputs=inputs, outputs=outputs))
+    graph = read(pack(model))
+    found = _by_layer(graph, LayerNames(), ())
+    assert sum(map(len, found.values())) >= sum(op.name not in FUSING for op in graph.subgraphs[0].ops)

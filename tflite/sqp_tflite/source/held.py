@@ -70,13 +70,15 @@ def _owners(subgraph: Subgraph, layers: LayerNames) -> list[str]:
             owner[id(op)] = layers.of("", op.name)
             continue
         output = subgraph.tensors[op.outputs[0]]
-        reading = [owner[id(reader)] for reader in readers.get(op.outputs[0], ())]
+        reading = [owner[id(reader)] for reader in readers.get(op.outputs[0], ()) if id(reader) in owner]
         owner[id(op)] = reading[0] if reading and _prepares(subgraph, op) else layers.of(output.name, op.name)
     return [owner[id(op)] for op in subgraph.ops]
 
 
 def _prepares(subgraph: Subgraph, op: Op) -> bool:
     """Whether an operator is a conversion in front of an activation, or begins a table."""
+    if not op.inputs:
+        return False
     written, read = subgraph.tensors[op.outputs[0]].dtype, subgraph.tensors[op.inputs[0]].dtype
     if op.name == "ADD":
         return written == "int32"
