@@ -202,7 +202,12 @@ def test_export_writes_everything_it_was_asked_for(exported, model):
         "gesture_op_resolver.h",
         "gesture_golden.npz",
     } <= written
-    assert {"gesture/main.cc", "gesture/README.md", "gesture/CMakeLists.txt", "gesture/gesture_runner.cc"} <= written
+    assert {
+        "gesture/self_test/main.cc",
+        "gesture/README.md",
+        "gesture/CMakeLists.txt",
+        "gesture/gesture_runner.cc",
+    } <= written
     assert not [name for name in written if Path(name).name.startswith(".")]
     assert (out / "gesture" / "gesture.tflite").read_bytes() == (out / "net.tflite").read_bytes()
 

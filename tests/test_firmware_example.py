@@ -1,6 +1,7 @@
 """The folder in examples/firmware is what the exporter makes today, and it works."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,14 @@ def remade(tmp_path_factory):
         return script.make(folder, report=False), folder
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    """Contents by relative path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_making_it_again_changes_nothing(remade):
     _, folder = remade
-    old = {path.name: path.read_bytes() for path in FOLDER.iterdir()}
-    new = {path.name: path.read_bytes() for path in (folder / "digits").iterdir()}
+    old, new = files(FOLDER), files(folder / "digits")
     assert sorted(new) == sorted(old)
     changed = [name for name in old if new[name] != old[name]]
     assert changed == [], "run `python examples/firmware.py` and look at the difference"
@@ -56,10 +61,7 @@ def test_the_report_draws_the_tables_of_the_file(remade):
 
 def test_its_self_test_passes_on_the_real_interpreter(tmp_path):
     pytest.importorskip("tflite_micro")
-    copied = tmp_path / "digits"
-    copied.mkdir()
-    for file in FOLDER.iterdir():
-        (copied / file.name).write_bytes(file.read_bytes())
+    copied = Path(shutil.copytree(FOLDER, tmp_path / "digits"))
     done = self_test(copied, "digits")
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "PASS"
@@ -88,11 +90,8 @@ int main() {
 
 def test_an_application_written_from_the_readme_reads_the_digits(tmp_path):
     pytest.importorskip("tflite_micro")
-    copied = tmp_path / "digits"
-    copied.mkdir()
-    for file in FOLDER.iterdir():
-        (copied / file.name).write_bytes(file.read_bytes())
-    (copied / "main.cc").write_text(APPLICATION)
+    copied = Path(shutil.copytree(FOLDER, tmp_path / "digits"))
+    (copied / "self_test" / "main.cc").write_text(APPLICATION)
     done = self_test(copied, "digits")
     assert done.returncode == 0, done.stderr
     golden = np.load(FOLDER / "digits_golden.npz")["output_digit"]

@@ -167,13 +167,15 @@ def test_the_folder_of_the_project_is_made_and_no_other(folder, capfd):
     options = ExportOptions("m.keras", Path("m.tflite"), emit=("project",))
     validate(options)
     with pytest.raises(BadInputError, match="Create `no` first"):
-        check_places([Place(Path("no/m/README.md"), own_folder=True)])
+        check_places([Place(Path("no/m/README.md"), own_folders=1)])
+    with pytest.raises(BadInputError, match="Create `no` first"):
+        check_places([Place(Path("no/m/self_test/main.cc"), own_folders=2)])
     assert not Path("m").exists()
 
 
-@pytest.mark.parametrize("name", ["README.md", "main.cc", "m_data.c", "m_golden.npz", "m.tflite"])
+@pytest.mark.parametrize("name", ["README.md", "self_test/main.cc", "m_data.c", "m_golden.npz", "m.tflite"])
 def test_the_users_own_files_in_the_project_stay(name, folder, capfd):
-    Path("m").mkdir()
+    Path("m", name).parent.mkdir(parents=True)
     Path("m", name).write_text("mine")
     said = refused(["m.keras", "--emit", "project"], capfd)
     assert f"`m/{name}`, which exists and has no header" in said and "another --c-prefix" in said
@@ -191,8 +193,8 @@ def test_the_users_own_file_beside_the_output_stays(folder, capfd):
 def test_artefacts_replace_themselves(folder):
     options = ExportOptions("m.keras", Path("m.tflite"), emit=ARTEFACTS)
     for place in places(options):
-        place.path.parent.mkdir(exist_ok=True)
-        binary = place.path.suffix in (".npz", ".tflite")
+        place.path.parent.mkdir(parents=True, exist_ok=True)
+        binary = place.path.suffix in (".npz", ".tflite", ".json")
         place.path.write_bytes(b"bytes" if binary else f"/* {MADE_BY} */".encode())
     validate(options)
 

@@ -39,13 +39,13 @@ class Place:
         path: Its path.
         option: What names the file on the command line, for messages.
         move: The option that puts it elsewhere.
-        own_folder: Whether its folder is made with it; otherwise the folder must exist.
+        own_folders: How many of the folders above it are made with it; the next one must exist.
     """
 
     path: Path
     option: str = "-o"
     move: str = "-o"
-    own_folder: bool = False
+    own_folders: int = 0
 
 
 def report_places(paths: Iterable[Path]) -> list[Place]:
@@ -77,8 +77,8 @@ def _check_folder(place: Place, path: Path) -> None:
             f"An output must lie in a folder. Received: {quoted(given)}, where {quoted(_shown(nearest, given))} is a "
             f"file. Choose another place with {place.move}."
         )
-    if nearest != folder and not (place.own_folder and nearest == folder.parent):
-        missing = folder.parent if place.own_folder else folder
+    if nearest not in (folder, *folder.parents)[: place.own_folders + 1]:
+        missing = (folder, *folder.parents)[place.own_folders]
         raise BadInputError(
             f"An output's folder must exist. Received: {quoted(given)}. Create {quoted(_shown(missing, given))} first."
         )

@@ -33,7 +33,12 @@ _ALONE: Mapping[str, Mapping[str, str]] = {
     "resolver": {"{p}_op_resolver.h": ""},
     "golden": {"{p}_golden.h": "", "{p}_golden.c": "", "{p}_golden.npz": "{p}_golden.h"},
 }
-_OF_PROJECT = dict.fromkeys("README.md CMakeLists.txt main.cc {p}_runner.h {p}_runner.cc {p}_arena.h".split(), "")
+_OF_PROJECT = dict.fromkeys(
+    "README.md CMakeLists.txt arm-none-eabi.cmake self_test/main.cc {p}_runner.h {p}_runner.cc {p}_self_test.cc "
+    "{p}_arena.h library.properties idf_component.yml zephyr/module.yml zephyr/CMakeLists.txt "
+    "examples/{p}_self_test/{p}_self_test.ino".split(),
+    "",
+)
 _PATHS: Mapping[str, Mapping[str, str]] = {
     **_ALONE,
     "project": {
@@ -42,6 +47,7 @@ _PATHS: Mapping[str, Mapping[str, str]] = {
             **_OF_PROJECT,
             **{path: header for files in _ALONE.values() for path, header in files.items()},
             "{p}.tflite": "CMakeLists.txt",
+            "library.json": "CMakeLists.txt",
         }.items()
     },
 }
@@ -61,9 +67,9 @@ class Artefact:
     header: str
 
     @property
-    def in_folder(self) -> bool:
-        """Returns whether it has a folder of its own."""
-        return "/" in self.path
+    def folders(self) -> int:
+        """Returns how many folders of its own it lies in."""
+        return self.path.count("/")
 
 
 def artefacts(kinds: Iterable[str], prefix: str) -> tuple[Artefact, ...]:

@@ -40,7 +40,7 @@ def artefact_places(output: Path, files: Iterable[Artefact]) -> list[Place]:
         output: The exported file, beside which they lie.
         files: Which.
     """
-    return [Place(output.parent / file.path, "--emit", "-o or --c-prefix", file.in_folder) for file in files]
+    return [Place(output.parent / file.path, "--emit", "-o or --c-prefix", file.folders) for file in files]
 
 
 def firmware(

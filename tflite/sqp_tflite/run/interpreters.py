@@ -159,12 +159,18 @@ def require_room(graph: Graph, what: str, allowed: Limit) -> None:
 
 
 def encode(values: NDArray[Any], tensor: Any) -> NDArray[Any]:
-    """Returns real numbers in an input tensor's type; if it is quantised, rounded to the nearest step and clipped."""
+    """Returns real numbers in an input tensor's type; if it is quantised, as the interpreters' QUANTIZE does it.
+
+    That is the nearest step, halves away from 0, computed in float32 and clipped; NaN becomes the least code.
+    """
     if tensor.quantization is None:
         return np.require(values.astype(tensor.dtype), requirements="C")
-    limits = np.iinfo(tensor.dtype)
-    steps = np.round(values.astype(np.float64) / tensor.quantization.scales[0]) + tensor.quantization.zero_points[0]
-    return np.ascontiguousarray(np.clip(steps, limits.min, limits.max).astype(tensor.dtype))
+    limits, zero = np.iinfo(tensor.dtype), tensor.quantization.zero_points[0]
+    steps = values.astype(np.float32) / np.float32(tensor.quantization.scales[0])
+    inside = np.clip(np.nan_to_num(steps, nan=-np.inf), limits.min - zero, limits.max - zero)
+    whole = np.trunc(inside)
+    codes = whole + np.copysign(np.abs(inside - whole) >= 0.5, inside) + zero
+    return np.ascontiguousarray(codes.astype(tensor.dtype))
 
 
 def decode(codes: NDArray[Any], tensor: Any) -> NDArray[Any]:

@@ -2,13 +2,34 @@
 #ifndef {{ macro }}_ARENA_H_
 #define {{ macro }}_ARENA_H_
 
+#include <stdint.h>
+
 /* {{ arena.needed }} is the smallest size with which {{ arena.runtime }} allocated and ran the model
-   (found in {{ arena.trials }} trials; temporary buffers included). It was measured on a 64-bit machine
-   with the reference kernels, and is an upper bound for a 32-bit target, whose pointers are half as long{% if arena.low is not none %};
-   such a target needs between {{ arena.low }} and {{ arena.high }}{% endif %}. Optimised kernels (CMSIS-NN, ESP-NN) may need more,
-   for scratch buffers: the self-test prints what was used; keep 16 bytes above that. */
+   (temporary buffers included). It was measured on a 64-bit machine with the reference kernels.
+{% if arena.high is not none %}
+   A 32-bit target, whose pointers are half as long, needs between {{ arena.low }} and {{ arena.high }}: {{ arena.high }} suffices.
+{% else %}
+   It is an upper bound for a 32-bit target, whose pointers are half as long.
+{% endif %}
+   Optimised kernels (CMSIS-NN, ESP-NN) may need more, for scratch buffers: if {{ prefix }}_prepare returns
+   {{ macro }}_SMALL_ARENA, define a larger size. The smallest one on your target is found by building the self-test with
+   {{ macro }}_FIND_ARENA; what {{ prefix }}_arena_used returns is less than what allocation needs. */
 #ifndef {{ macro }}_ARENA_BYTES
+{% if arena.high is not none %}
+#if UINTPTR_MAX <= 0xFFFFFFFFu
+#define {{ macro }}_ARENA_BYTES {{ arena.high }}
+#else
 #define {{ macro }}_ARENA_BYTES {{ arena.needed }}
+#endif
+{% else %}
+#define {{ macro }}_ARENA_BYTES {{ arena.needed }}
+{% endif %}
+#endif
+
+/* In front of the runner's own arena: a linker section, e.g. __attribute__((section(".dtcm"))). With {{ macro }}_NO_ARENA the
+   runner has no arena of its own: call {{ prefix }}_prepare_in. */
+#ifndef {{ macro }}_ARENA_ATTRIBUTE
+#define {{ macro }}_ARENA_ATTRIBUTE
 #endif
 
 /* The size of all tensors at the memory peak: {{ peak_op }} in {{ peak_comment }}. */

@@ -17,40 +17,68 @@ using namespace tflite::micro;
 // The schema version of the file; it has been 3 since 2017.
 constexpr unsigned int kSchema = {{ graph.schema_version }};
 
-alignas(16) uint8_t arena[{{ macro }}_ARENA_BYTES];
+#ifndef {{ macro }}_NO_ARENA
+{{ macro }}_ARENA_ATTRIBUTE alignas(16) uint8_t arena[{{ macro }}_ARENA_BYTES];
+#endif
+
+// Objects with a destructor are made in place: as static objects they would need functions that firmware often lacks
+// (__cxa_atexit, __cxa_guard_acquire).
+alignas({{ prefix }}_ops::Resolver) uint8_t room_of_resolver[sizeof({{ prefix }}_ops::Resolver)];
+alignas(MicroInterpreter) uint8_t room_of_interpreter[sizeof(MicroInterpreter)];
 
 MicroInterpreter* interpreter = nullptr;
 
+struct Room {
+  void* begin;
+};
+
 }  // namespace
 
-int {{ prefix }}_prepare(void) {
+inline void* operator new(size_t, Room room) noexcept { return room.begin; }
+
+int {{ prefix }}_prepare_in(void* memory, size_t bytes) {
+  {{ prefix }}_release();
   InitializeTarget();
+  if (reinterpret_cast<uintptr_t>(memory) % 16 != 0) return {{ macro }}_SMALL_ARENA;
   const Model* model = GetModel({{ prefix }}_data);
-  if (model->version() != kSchema) return 1;
-  static {{ prefix }}_ops::Resolver resolver;
-  static const bool registered = {{ prefix }}_ops::Register(resolver);
-  if (!registered) return 2;
-  static MicroInterpreter held(model, resolver, arena, sizeof arena);
-  if (held.AllocateTensors() != kTfLiteOk) return 3;
-  interpreter = &held;
-  return 0;
+  if (reinterpret_cast<uintptr_t>({{ prefix }}_data) % 16 != 0 || model->version() != kSchema) return {{ macro }}_WRONG_SCHEMA;
+  {{ prefix }}_ops::Resolver* resolver = new (Room{room_of_resolver}) {{ prefix }}_ops::Resolver();
+  if (!{{ prefix }}_ops::Register(*resolver)) return {{ macro }}_NO_OPERATOR;
+  MicroInterpreter* made = new (Room{room_of_interpreter}) MicroInterpreter(model, *resolver, static_cast<uint8_t*>(memory), bytes);
+  if (made->AllocateTensors() != kTfLiteOk) {
+    made->~MicroInterpreter();
+    return {{ macro }}_SMALL_ARENA;
+  }
+  interpreter = made;
+  return {{ macro }}_OK;
+}
+
+#ifndef {{ macro }}_NO_ARENA
+int {{ prefix }}_prepare(void) { return {{ prefix }}_prepare_in(arena, sizeof arena); }
+#endif
+
+void {{ prefix }}_release(void) {
+  if (interpreter != nullptr) interpreter->~MicroInterpreter();
+  interpreter = nullptr;
 }
 
 int {{ prefix }}_run(void) {
-  if (interpreter == nullptr) return 1;
-  return interpreter->Invoke() == kTfLiteOk ? 0 : 1;
+  if (interpreter == nullptr) return {{ macro }}_NOT_PREPARED;
+  return interpreter->Invoke() == kTfLiteOk ? {{ macro }}_OK : {{ macro }}_FAILED;
 }
 
-size_t {{ prefix }}_arena_used(void) { return interpreter->arena_used_bytes(); }
+size_t {{ prefix }}_arena_used(void) { return interpreter == nullptr ? 0 : interpreter->arena_used_bytes(); }
 {% for port in inputs %}
 
 {{ port.c_type }}* {{ prefix }}_input_{{ port.name }}(void) {
+  if (interpreter == nullptr) return nullptr;
   return static_cast<{{ port.c_type }}*>(interpreter->input({{ macro }}_{{ port.macro }}_INDEX)->data.data);
 }
 {% endfor %}
 {% for port in outputs %}
 
 const {{ port.c_type }}* {{ prefix }}_output_{{ port.name }}(void) {
+  if (interpreter == nullptr) return nullptr;
   return static_cast<const {{ port.c_type }}*>(interpreter->output({{ macro }}_{{ port.macro }}_INDEX)->data.data);
 }
 {% endfor %}
