@@ -54,7 +54,8 @@ class Row:
     """One model in one form.
 
     `error` is the largest distance of any output to Keras's over the range of that output, 0 included; `same` the share
-    of samples of the same class, None where no output is a class. `runtime` is the interpreter that ran the file.
+    of samples of the same class, None where no output is a class. `runtime` is the interpreter that ran the file,
+    `rms` the root of the mean squared error over the range.
     """
 
     model: str
@@ -67,6 +68,7 @@ class Row:
     arena: int | None = None
     seconds: float | None = None
     runtime: str = TFLM
+    rms: float | None = None
 
     def cell(self) -> str:
         """Returns how it agreed, in short."""
@@ -190,6 +192,14 @@ def compared(made, truth, classes: bool):
     return max(errors), float(np.mean(made[0].argmax(-1) == truth[0].argmax(-1))) if classes else None
 
 
+def deviation(made, truth) -> float:
+    """Returns the root of the mean squared error over the range, of the output where it is largest."""
+    import numpy as np
+
+    pairs = zip(made, truth, strict=True)
+    return max(float(np.sqrt(np.mean((a - b) ** 2.0)) / (np.ptp(np.append(b, 0.0)) or 1.0)) for a, b in pairs)
+
+
 def exported(name: str, label: str, model, inputs, truth, classes: bool) -> Row:
     """Returns what one export gave; a refusal is a row, too."""
     import sqp_tflite
@@ -245,7 +255,8 @@ def stock(name: str, original, inputs, truth, classes: bool) -> Row:
     runtime, made = stock_outputs(content, inputs)
     error, same = compared(made, truth, classes)
     seconds = time.monotonic() - began
-    return Row(name, STOCK, "ok", error, same, len(content), seconds=seconds, runtime=runtime)
+    rms = deviation(made, truth)
+    return Row(name, STOCK, "ok", error, same, len(content), seconds=seconds, runtime=runtime, rms=rms)
 
 
 def stock_outputs(content: bytes, inputs):

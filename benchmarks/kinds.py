@@ -1,26 +1,68 @@
 """Kinds of layers and graphs that real models have, one small model each: our int8 beside stock int8.
 
-    python -m benchmarks.kinds        measures all of them (five minutes) and writes docs/kinds.md
+    python -m benchmarks.kinds                 measures all of them (half an hour) and writes docs/kinds.md
+    python -m benchmarks.kinds quotient flip   some of them, printed
 
 Each model has random weights and a dense layer behind what is looked at. Ours are exported in float32 and in int8
-(`--lowering table`); "stock" is TensorFlow's own converter with the same 64 samples for calibration. A figure is the
-max error over the range of Keras's output, on TensorFlow Lite Micro, or on LiteRT where the stock file does not run
-there.
+(`--lowering table`); "stock" is TensorFlow's own converter with the same 64 samples for calibration. Each is measured
+in int8 with five seeds, for weights and samples: the mean and the standard deviation of the max error over the range of
+Keras's output, the root of the mean squared error, and the share of samples whose largest output is the same one. The
+float32 figure is the max error of one seed. All run on TensorFlow Lite Micro, stock files that do not run there on
+LiteRT. The models are opened from `.keras` files.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from benchmarks.architectures import STOCK, Row, compared, fed, stock
+from benchmarks.architectures import NAMES, TFLM, compared, deviation, fed, stock
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "kinds.md"
+SEEDS = range(5)
+INTEGERS = {
+    "int8": (-128, 128),
+    "uint8": (0, 256),
+    "int16": (-3000, 3000),
+    "int32": (1, 50),
+    "int64": (-500, 500),
+}
+"""From where to where the samples of an input go: no token is 0, which masks."""
+TYPES = ("uint8", "int8", "int16", "int64", "float16", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One kind in one form: max error, root mean square and share of equal classes per seed, or why there are none."""
+
+    errors: tuple[float, ...] = ()
+    rms: tuple[float, ...] = ()
+    same: tuple[float, ...] = ()
+    runtime: str = TFLM
+    failure: str = ""
+
+    @property
+    def spread(self) -> float:
+        """Returns the standard deviation of the errors."""
+        return statistics.stdev(self.errors) if len(self.errors) > 1 else 0.0
+
+    def text(self) -> str:
+        """Returns the cell of an integer file."""
+        if self.failure:
+            return self.failure
+        where = "" if self.runtime == TFLM else f" on {NAMES[self.runtime]}"
+        mean, rms, same = map(statistics.mean, (self.errors, self.rms, self.same))
+        return f"{mean:.4f} ± {self.spread:.4f}, {rms:.4f}, {same:.1%}{where}"
 
 
 def kinds() -> dict:
@@ -29,11 +71,16 @@ def kinds() -> dict:
     from keras import layers as L
     from keras import ops
 
+    from benchmarks.custom_layer import ScaledRectifier
+
     def seq(shape, *layers, dtype="float32"):
         return keras.Sequential([keras.Input(shape, dtype=dtype, name="x"), *layers, L.Flatten(), L.Dense(3)])
 
-    def graph(shape, body):
-        x = keras.Input(shape, name="x")
+    def pixels(dtype):
+        return lambda: seq((8, 8, 3), L.Rescaling(1 / 255), L.Conv2D(4, 3), dtype=dtype)
+
+    def graph(shape, body, dtype="float32"):
+        x = keras.Input(shape, dtype=dtype, name="x")
         return keras.Model(x, L.Dense(3)(L.Flatten()(body(x))))
 
     def dilated(x):
@@ -46,6 +93,10 @@ def kinds() -> dict:
         first, second = ops.split(L.Conv2D(6, 3)(x), [2], axis=-1)
         return L.Concatenate()([L.ReLU()(second), first])
 
+    def attended(tokens):
+        x = L.Embedding(50, 8, mask_zero=True)(tokens)
+        return L.MultiHeadAttention(2, 4)(x, x)
+
     return {
         "residual of one channel": lambda: graph((12, 1), lambda x: L.Add()([L.Dense(1)(x), x])),
         "two dilated convolutions": lambda: graph((16, 4), dilated),
@@ -53,7 +104,7 @@ def kinds() -> dict:
         "up-sampling 1D": lambda: seq((8, 4), L.UpSampling1D(2), L.Conv1D(4, 3)),
         "up-sampling 2D": lambda: seq((4, 4, 3), L.UpSampling2D(2), L.Conv2D(4, 3)),
         "embedding": lambda: seq((10,), L.Embedding(50, 8), dtype="int32"),
-        "uint8 pixels and Rescaling": lambda: seq((8, 8, 3), L.Rescaling(1 / 255), L.Conv2D(4, 3), dtype="uint8"),
+        **{f"{dtype} inputs and Rescaling": pixels(dtype) for dtype in TYPES},
         "PReLU per position": lambda: seq((6, 6, 2), L.Conv2D(4, 3), L.PReLU(alpha_initializer="glorot_uniform")),
         "GlobalMaxPooling2D": lambda: seq((6, 6, 3), L.Conv2D(6, 3), L.GlobalMaxPooling2D()),
         "softmax inside": lambda: seq((12,), L.Dense(6, activation="softmax")),
@@ -66,80 +117,112 @@ def kinds() -> dict:
         "CenterCrop": lambda: seq((9, 9, 3), L.CenterCrop(6, 6), L.Conv2D(4, 3)),
         "LSTM": lambda: seq((6, 5), L.LSTM(8)),
         "GRU": lambda: seq((6, 5), L.GRU(8)),
+        "Masking into LSTM": lambda: seq((6, 5), L.Masking(), L.LSTM(8)),
+        "masked Embedding into GRU": lambda: seq((6,), L.Embedding(50, 8, mask_zero=True), L.GRU(8), dtype="int32"),
+        "masked Embedding into MultiHeadAttention": lambda: graph((6,), attended, "int32"),
+        "a layer of one's own": lambda: seq((8, 8, 3), L.Conv2D(4, 3), ScaledRectifier()),
         "flip": lambda: graph((8, 4), lambda x: ops.flip(L.Dense(4)(x), 1)),
         "running sum": lambda: graph((8, 4), lambda x: ops.cumsum(L.Dense(4)(x), 1)),
         "quotient": lambda: graph((8,), lambda x: L.Dense(4)(x) / (L.Dense(4, activation="relu")(x) + 1.0)),
     }
 
 
-def data_of(model):
+def data_of(model, seed: int):
     """Returns 64 samples by input name: normal numbers, or integers that the input takes."""
     import numpy as np
 
-    generator, found = np.random.default_rng(1), {}
+    generator, found = np.random.default_rng(seed + 1), {}
     for tensor in model.inputs:
-        shape, most = (64, *tensor.shape[1:]), {"int32": 50, "uint8": 256}.get(tensor.dtype)
-        values = generator.normal(size=shape) if most is None else generator.integers(0, most, shape)
+        shape, span = (64, *tensor.shape[1:]), INTEGERS.get(tensor.dtype)
+        values = generator.normal(size=shape) if span is None else generator.integers(*span, shape)
         found[tensor.name] = values.astype(tensor.dtype)
     return found
 
 
-def model_of(name: str):
+def model_of(name: str, seed: int = 0):
     """Returns (model, samples, Keras's outputs) of a kind, the same in every process."""
     import keras
     import numpy as np
 
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(seed)
     model = kinds()[name]()
-    inputs = data_of(model)
+    inputs = data_of(model, seed)
     return model, inputs, [np.asarray(model.predict(fed(model, inputs), verbose=0))]
 
 
-def ours(name: str) -> tuple[str, str]:
-    """Returns the cells of our float32 and int8 files."""
+def ours(name: str) -> tuple[Cell, Cell]:
+    """Returns our float32 and int8 files' cells."""
+    return _ours(name, "float32", "algebraic", SEEDS[:1]), _ours(name, "int8", "table", SEEDS)
+
+
+def _ours(name: str, quantize: str, lowering: str, seeds: Sequence[int]) -> Cell:
     import sqp_tflite
     from sqp_tflite.run.interpreters import run
 
-    model, inputs, truth = model_of(name)
-    cells = []
-    for quantize, lowering in (("float32", "algebraic"), ("int8", "table")):
+    found = []
+    for seed in seeds:
+        model, inputs, truth = model_of(name, seed)
+        form = {"quantize": quantize, "lowering": lowering, "imports": ("benchmarks.custom_layer",)}
         try:
-            done = sqp_tflite.export(model, data=inputs, quantize=quantize, lowering=lowering, replace="accurate")
+            with tempfile.TemporaryDirectory() as folder:
+                model.save(path := Path(folder) / "model.keras")
+                done = sqp_tflite.export(path, data=inputs, replace="accurate", **form)
         except sqp_tflite.ExportError as error:
             print(f"{name} {quantize}: {' '.join(str(error).split())[:600]}", file=sys.stderr, flush=True)
-            cells.append(error.report.verdict if error.report else "refused")
-            continue
-        made = run("tflm", done.model_bytes, tuple(inputs.values())).values
-        cells.append(f"{compared(made, truth, classes=False)[0]:.2g}")
-    return cells[0], cells[1]
+            return Cell(failure=error.report.verdict if error.report else "refused")
+        made = run(TFLM, done.model_bytes, tuple(inputs.values())).values
+        error, same = compared(made, truth, classes=True)
+        found.append((error, deviation(made, truth), same))
+    return Cell(*zip(*found, strict=True))
 
 
-def theirs(name: str) -> str:
-    """Returns the cell of the stock file, made in a process that may crash."""
-    done = subprocess.run([sys.executable, "-m", "benchmarks.kinds", name], cwd=ROOT, capture_output=True, text=True)
+def theirs(name: str) -> Cell:
+    """Returns the stock files' cell; they are made in a process that may crash."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.kinds", "--stock", name], cwd=ROOT, capture_output=True, text=True
+    )
     if done.returncode:
-        return f"crash (signal {-done.returncode})" if done.returncode < 0 else "failed"
-    return done.stdout.strip().splitlines()[-1]
+        return Cell(failure=f"crash (signal {-done.returncode})" if done.returncode < 0 else "failed")
+    *figures, runtime = json.loads(done.stdout.strip().splitlines()[-1])
+    return Cell(*map(tuple, figures), runtime)
 
 
-def main() -> None:
-    """Measures every kind and writes the page."""
-    rows = []
-    for name in kinds():
-        row = (name, *ours(name), theirs(name))
+def stock_here(name: str) -> None:
+    """Prints what the stock files of a kind give."""
+    rows = [stock(name, *model_of(name, seed), True) for seed in SEEDS]
+    runtimes = sorted({row.runtime for row in rows})
+    figures = zip(*((row.error, row.rms, row.same) for row in rows), strict=True)
+    print(json.dumps([*figures, runtimes[0]]))
+
+
+def behind(ours: Cell, stock: Cell) -> bool:
+    """Returns whether stock int8 is ahead by more than what the seeds move."""
+    if ours.failure or stock.failure:
+        return bool(ours.failure)
+    return statistics.mean(ours.errors) > statistics.mean(stock.errors) + max(ours.spread, stock.spread)
+
+
+def main(names: list[str]) -> None:
+    """Measures kinds; with all of them, writes the page."""
+    rows, worse = [], []
+    for name in names or kinds():
+        exact, ours_int8 = ours(name)
+        stock_int8 = theirs(name)
+        row = (name, exact.failure or f"{max(exact.errors):.2g}", ours_int8.text(), stock_int8.text())
         print(" | ".join(row), flush=True)
         rows.append(f"| {' | '.join(row)} |")
+        worse += [name] if behind(ours_int8, stock_int8) else []
+    if names:
+        return
     head = ["| kind | float32 | int8 table | stock int8 |", "|---|---|---|---|"]
     text = " ".join((__doc__ or "").split("\n\n")[2].split())
-    lines = ["# Kinds of layers", "", f"Made by `python -m benchmarks.kinds`. {text}", "", *head, *rows, ""]
+    last = f"Stock int8 is ahead by more than a standard deviation for: {', '.join(worse) or 'none'}."
+    lines = ["# Kinds of layers", "", f"Made by `python -m benchmarks.kinds`. {text}", "", *head, *rows, "", last, ""]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        one, samples, wanted = model_of(sys.argv[1])
-        row = stock(sys.argv[1], one, samples, wanted, False)
-        assert isinstance(row, Row) and row.form == STOCK
-        print(row.cell())
+    if sys.argv[1:2] == ["--stock"]:
+        stock_here(sys.argv[2])
     else:
-        main()
+        main(sys.argv[1:])

@@ -116,7 +116,9 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
     if not findings:
         wanted = layer_errors.pairs(main, after.main, layers)
         try:
-            errors = worker.call("sqp_tflite.run.layer_errors:layer_errors_here", named, ended, samples.inputs, wanted)
+            errors = worker.call(
+                "sqp_tflite.run.layer_errors:layer_errors_here", named, ended, samples.inputs, wanted, quantized.spans
+            )
         except ChildError as error:
             if error.kind != "RuntimeError":  # What the interpreter raises.
                 raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
 from sqp_tflite.quantize.calibration import SMALLEST_RANGE
+from sqp_tflite.quantize.exact import narrowed, settled
 from sqp_tflite.quantize.islands import Islands, islands
 
 INTEGER_BITS = {"int8": 8, "int16x8": 16}
@@ -94,11 +95,13 @@ class Quantized:
         content: The file.
         islands: Which of its float tensors belong to an activation or will become a table.
         integer_ends: Whether its inputs and outputs are integers.
+        spans: {tensor: (smallest, largest)} that is read of tensors whose codes hold no more than that.
     """
 
     content: bytes
     islands: Islands
     integer_ends: bool = False
+    spans: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def whole_codes(names: Sequence[str], request: Request) -> dict[str, tuple[float, float]]:
@@ -135,7 +138,8 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
     # quantiser writes them in float for all that reads them, or leaves them integers.
     integer_ends = not request.float_io or bool(chosen.tables) or _outputs_are_read(graph)
     _add_integer_recipe(manager, request, chosen, integer_ends)
-    statistics = _statistics(graph, ranges)
+    exact = settled(ranges, graph, chosen.tables) if request.quantize == "int8" else {}
+    statistics = _statistics(graph, {**ranges, **exact})
     wide = _weight_ranges(graph, statistics, INTEGER_BITS[request.quantize])
     statistics |= _of_tensors(graph, wide) if request.per_tensor else wide
     recipe = manager.get_quantization_recipe()
@@ -143,7 +147,7 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
     editor = Editor(bytes(found.quantized_model))
     editor.retype_dead_outputs()
     editor.give_own_names()
-    return Quantized(editor.bytes(), chosen, integer_ends)
+    return Quantized(editor.bytes(), chosen, integer_ends, narrowed(ranges, graph) if exact else {})
 
 
 def _outputs_are_read(graph: Subgraph) -> bool:

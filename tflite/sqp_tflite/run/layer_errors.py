@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,11 @@ def pairs(plain: Subgraph, reduced: Subgraph, layers: LayerNames) -> tuple[tuple
 
 
 def layer_errors_here(
-    plain: bytes, reduced: bytes, inputs: tuple[NDArray[Any], ...], wanted: tuple[tuple[str, str, str], ...]
+    plain: bytes,
+    reduced: bytes,
+    inputs: tuple[NDArray[Any], ...],
+    wanted: tuple[tuple[str, str, str], ...],
+    spans: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> tuple[LayerError, ...]:
     """Returns the errors, worst first; runs in a child.
 
@@ -68,6 +73,7 @@ def layer_errors_here(
         reduced: The integer file.
         inputs: One array per input, shape (samples, *shape), real numbers.
         wanted: The result of `pairs`.
+        spans: {tensor: (smallest, largest)} of what is read of tensors that the integer file holds no further.
     """
     few = tuple(array[:MOST_SAMPLES] for array in inputs)
     before = _observed(plain, few, tuple(row[1] for row in wanted), codes=False)
@@ -75,7 +81,7 @@ def layer_errors_here(
     errors, lows, highs = [0.0] * len(wanted), [np.inf] * len(wanted), [-np.inf] * len(wanted)
     for ours, theirs in zip(before, after, strict=True):
         for place, (_, name, other) in enumerate(wanted):
-            values = ours[name]
+            values = np.clip(ours[name], *spans[name]) if name in spans else ours[name]
             errors[place] = max(errors[place], float(np.abs(values - theirs[other]).max(initial=0.0)))
             lows[place] = min(lows[place], float(values.min(initial=np.inf)))
             highs[place] = max(highs[place], float(values.max(initial=-np.inf)))
