@@ -3,6 +3,8 @@
     python -m benchmarks.architectures --rows rows.jsonl     every model (hours on two cores); rows that the file holds
                                                              are not measured again; writes docs/architectures.md
     python -m benchmarks.architectures --models Z07,unet_1d  some models, printed
+    python -m benchmarks.architectures --models Z13 --draws 5 --rows rows.jsonl
+                                                             also with other samples, our int8 table and stock int8 only
 
 Each model is trained briefly on made data, so that batch norm has statistics and outputs mean something. It is exported
 with `--replace accurate --head logits`; what the file gives on TensorFlow Lite Micro is compared with the Keras model
@@ -16,10 +18,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,6 +40,8 @@ FORMS = {
 }
 """Number type and lowering of each form, by what the page calls it."""
 STOCK = "stock int8"
+COMPARED = ["int8 table", STOCK]
+"""What is compared over several sets of samples."""
 TFLM, LITERT = "tflm", "litert"
 NAMES = {TFLM: "TensorFlow Lite Micro", LITERT: "LiteRT"}
 ACTIVATIONS = {"Z11": "elu", "Z12": "elu", "Z20": "hard_silu"}
@@ -55,7 +61,7 @@ class Row:
 
     `error` is the largest distance of any output to Keras's over the range of that output, 0 included; `same` the share
     of samples of the same class, None where no output is a class. `runtime` is the interpreter that ran the file,
-    `rms` the root of the mean squared error over the range.
+    `rms` the root of the mean squared error over the range, `draw` the number of the samples.
     """
 
     model: str
@@ -69,6 +75,7 @@ class Row:
     seconds: float | None = None
     runtime: str = TFLM
     rms: float | None = None
+    draw: int = 0
 
     def cell(self) -> str:
         """Returns how it agreed, in short."""
@@ -221,10 +228,9 @@ def exported(name: str, label: str, model, inputs, truth, classes: bool) -> Row:
     made = run("tflm", done.model_bytes, tuple(inputs.values())).values
     error, same = compared(made, truth, classes)
     memory = done.report.memory
-    operators = sum(row.count for row in done.report.ops)
-    return Row(
-        name, label, "ok", error, same, done.report.size_bytes, operators, memory and memory.arena_bytes, seconds
-    )
+    operators, size = sum(row.count for row in done.report.ops), done.report.size_bytes
+    arena, rms = memory and memory.arena_bytes, deviation(made, truth)
+    return Row(name, label, "ok", error, same, size, operators, arena, seconds, rms=rms)
 
 
 def stock(name: str, original, inputs, truth, classes: bool) -> Row:
@@ -277,7 +283,7 @@ def stock_outputs(content: bytes, inputs):
     return runtime, [values[place] for place in order]
 
 
-def measure(name: str, forms: list[str], folder: Path) -> None:
+def measure(name: str, forms: list[str], folder: Path, draws: Sequence[int]) -> None:
     """Writes the rows of some forms of one model into the folder, each as it comes; trains the model if it must."""
     import keras
 
@@ -285,20 +291,21 @@ def measure(name: str, forms: list[str], folder: Path) -> None:
     if not path.exists():
         trained(name).save(path)
     model = keras.saving.load_model(path, safe_mode=False)
-    inputs, _ = data_of(model, name, TEST, seed=2)
-    original, truth, softmax = truth_of(model, inputs)
-    classes = softmax or name in LOGITS
-    for form in forms:
-        row = (
-            stock(name, original, inputs, truth, classes)
-            if form == STOCK
-            else exported(name, form, model, inputs, truth, classes)
-        )
-        with open(folder / "rows.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(row)) + "\n")
+    for draw in draws:
+        inputs, _ = data_of(model, name, TEST, seed=2 + draw)
+        original, truth, softmax = truth_of(model, inputs)
+        classes = softmax or name in LOGITS
+        for form in forms:
+            row = (
+                stock(name, original, inputs, truth, classes)
+                if form == STOCK
+                else exported(name, form, model, inputs, truth, classes)
+            )
+            with open(folder / "rows.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(row) | {"draw": draw}) + "\n")
 
 
-def measured(name: str, wanted: list[str]) -> list[Row]:
+def measured(name: str, wanted: list[str], draws: Sequence[int] = (0,)) -> list[Row]:
     """Returns the wanted forms of one model; the stock converter, which may crash, has a process of its own."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -306,11 +313,12 @@ def measured(name: str, wanted: list[str]) -> list[Row]:
         for forms in ([form for form in wanted if form != STOCK], [form for form in wanted if form == STOCK]):
             if not forms:
                 continue
-            why = _child(SECONDS * len(forms), "--measure", name, folder, *forms)
+            numbers = ",".join(map(str, draws))
+            why = _child(SECONDS * len(forms) * len(draws), "--measure", name, folder, numbers, *forms)
             held = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
             path.unlink(missing_ok=True)
             rows += [Row(**json.loads(line)) for line in held]
-            rows += [Row(name, form, why) for form in forms[len(held) :]]
+            rows += [Row(name, form, why) for form in forms[len(held) :] if len(draws) == 1]
     return rows
 
 
@@ -333,7 +341,7 @@ def _child(seconds: float, *arguments: str) -> str:
 
 def tables(rows: list[Row]) -> str:
     """Returns the page's two tables: how the files agree, and what they need."""
-    found = {(row.model, row.form): row for row in rows}
+    found = {(row.model, row.form): row for row in rows if not row.draw}
     forms = list(FORMS)
     titles = {name: _title(name) for name in names()}
     measured_ones = [name for name in names() if any((name, form) in found for form in forms)]
@@ -345,6 +353,11 @@ def tables(rows: list[Row]) -> str:
     for name in measured_ones:
         cells = [_needs(found.get((name, form))) for form in forms]
         lines.append(f"| {titles[name]} | {' | '.join(cells)} |")
+    drawn = [name for name in names() if any(row.draw for row in rows if row.model == name)]
+    lines += ["", f"| model | {' | '.join(COMPARED)} |", "|---|" + "---|" * len(COMPARED)] if drawn else []
+    for name in drawn:
+        cells = [_spread([row for row in rows if (row.model, row.form) == (name, form)]) for form in COMPARED]
+        lines.append(f"| {titles[name]} | {' | '.join(cells)} |")
     missing = [titles[name] for name in names() if name not in measured_ones]
     lines += ["", f"Not measured yet: {', '.join(missing)}."] if missing else []
     return "\n".join(lines)
@@ -354,6 +367,15 @@ def _title(name: str) -> str:
     from tools import zoo
 
     return f"{zoo.ENTRIES[name].name} ({name})" if name in zoo.ENTRIES else name
+
+
+def _spread(rows: list[Row]) -> str:
+    """Returns the mean and the standard deviation of the max errors, and the mean of the root mean squares."""
+    errors = [row.error for row in rows if row.error is not None and row.rms is not None]
+    roots = [row.rms for row in rows if row.rms is not None]
+    if len(errors) < 2:
+        return "-"
+    return f"{statistics.mean(errors):.4f} ± {statistics.stdev(errors):.4f}, {statistics.mean(roots):.4f}"
 
 
 def _needs(row: Row | None) -> str:
@@ -368,20 +390,24 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints a row per form; returns 1 where a form of ours is not a file that agrees."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["--measure"]:
-        measure(given[1], given[3:], Path(given[2]))
+        measure(given[1], given[4:], Path(given[2]), [int(number) for number in given[3].split(",")])
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", help="some of them, separated by commas")
     parser.add_argument("--forms", help="some of the forms, separated by commas")
+    parser.add_argument(
+        "--draws", type=int, default=1, help="how many sets of samples; more compare int8 with stock int8"
+    )
     parser.add_argument("--rows", type=Path, help="a file of rows that are measured already; new ones are added")
     options = parser.parse_args(given)
     held = options.rows.read_text().splitlines() if options.rows and options.rows.exists() else []
     rows = [Row(**json.loads(line)) for line in held]
-    done = {(row.model, row.form) for row in rows}
-    forms = options.forms.split(",") if options.forms else [*FORMS, STOCK]
+    done = {(row.model, row.form) for row in rows if options.draws == 1 or row.draw}
+    draws = range(options.draws) if options.draws == 1 else range(1, options.draws + 1)
+    forms = options.forms.split(",") if options.forms else [*FORMS, STOCK] if options.draws == 1 else COMPARED
     for name in options.models.split(",") if options.models else names():
         wanted = [form for form in forms if (name, form) not in done]
-        for row in measured(name, wanted) if wanted else []:
+        for row in measured(name, wanted, draws) if wanted else []:
             print(f"{row.model:28} {row.form:16} {row.cell():24} {_needs(row)}", flush=True)
             rows.append(row)
             if options.rows:

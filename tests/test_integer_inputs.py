@@ -32,6 +32,7 @@ def ops_of(exported):
         ("uint8", "float32", "`image` is uint8 in the model and float32 in the file: pass the same numbers as floats"),
         ("int64", "float32", "`image` is int64 in the model and float32 in the file: pass the same numbers as floats"),
         ("float16", "float32", "`image` is float16 in the model and float32 in the file"),
+        ("float64", "float32", "`image` is float64 in the model and float32 in the file"),
         ("int8", "int8", ""),
         ("int16", "int16", ""),
         ("int32", "int32", ""),
@@ -51,6 +52,7 @@ def test_a_float_file_takes_what_the_target_reads_and_else_floats(dtype, in_file
         ("uint8", "int16x8", 1.0, 0, "pass the same numbers"),
         ("int16", "int16x8", 1.0, 0, "pass the same numbers"),
         ("int16", "int8", None, None, "pass round(value /"),
+        ("float64", "int8", None, None, "pass round(value /"),
     ],
 )
 def test_an_integer_file_takes_the_users_integers(dtype, quantize, scale, zero, says):

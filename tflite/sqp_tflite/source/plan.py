@@ -160,7 +160,8 @@ def _refuse_types(loaded: Loaded) -> None:
     found = [] if loaded.model is None else private.layers(loaded.model)
     inner = [layer for layer in found if layer is not loaded.model and not _only_holds(layer)]
     wide = [layer.name for layer in inner if _WIDE in (layer.compute_dtype, layer.variable_dtype)]
-    wide += [spec.name for spec in loaded.inputs if spec.dtype == _WIDE]
+    if wide or loaded.model is None:  # A layer of float32 casts what it is given: then the file takes float32.
+        wide += [spec.name for spec in loaded.inputs if spec.dtype == _WIDE]
     coarse = [layer.name for layer in inner if getattr(layer, "quantization_mode", None)]
     findings = []
     if wide:
