@@ -69,6 +69,13 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     return int(value)
 
 
+def boolean(name: str, value: Any) -> bool:
+    """Returns True or False."""
+    if not isinstance(value, bool):
+        wrong_type(name, "True or False", value, f"Pass {name}=True or leave it out.")
+    return bool(value)
+
+
 def axes(name: str, value: Any, least: int = 1) -> tuple[int, ...]:
     """Returns one axis or several, at least `least`, as a tuple without repetition."""
     given = list(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else [value]

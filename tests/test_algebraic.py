@@ -14,7 +14,7 @@ from scipy.special import erf, expit, softmax
 
 import sqp_keras
 from sqp_keras import forms
-from sqp_keras.family import coefficients
+from sqp_keras.family import coefficients, lines
 from sqp_keras.family.algebraic import evaluate
 from tools import fit_algebraic
 
@@ -173,8 +173,8 @@ def test_derivatives_far_out_are_those_of_the_limit(of, dtype):
 
 
 def test_a_wide_bend_is_left_to_its_sum_further_out():
-    near = coefficients.lines("celu", coefficients.find("celu", 1, 1.0))
-    wide = coefficients.lines("celu", coefficients.find("celu", 1, 100.0))
+    near = lines.lines("celu", coefficients.find("celu", 1, 1.0))
+    wide = lines.lines("celu", coefficients.find("celu", 1, 100.0))
     assert (near.reach, near.left, near.right) == (4096.0, (0.0, -1.0), (1.0, 0.0))
     assert wide.reach == pytest.approx(256 * 160, rel=0.1)
     assert wide.left == (0.0, pytest.approx(-100.0))

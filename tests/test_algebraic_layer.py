@@ -36,6 +36,8 @@ def test_a_saved_layer_keeps_its_numbers_when_the_table_changes(tmp_path, monkey
         ({"of": "elu", "alpha": -1.0}, "alpha` of elu is a positive number"),
         ({"of": "softmax"}, "Use AlgebraicSoftmax"),
         ({"of": "softplus", "coefficients": {"offset": 0}}, "what `get_config` wrote"),
+        ({"of": "tanh", "positive": True}, "softplus, sigmoid, exponential. Received: of='tanh'. Leave it out"),
+        ({"of": "softmax", "positive": True}, "`positive` is for .*of='softmax'"),
     ],
 )
 def test_bad_arguments_say_the_rule_and_the_remedy(arguments, words):
@@ -46,6 +48,62 @@ def test_bad_arguments_say_the_rule_and_the_remedy(arguments, words):
 def test_of_must_be_a_name():
     with pytest.raises(TypeError, match="name of an activation"):
         sqp_keras.Algebraic(3)
+
+
+def test_positive_is_true_or_false():
+    with pytest.raises(TypeError, match="`positive` is True or False. Received: positive=1 of type int"):
+        sqp_keras.Algebraic("softplus", positive=1)
+
+
+WIDE = np.concatenate([-np.geomspace(6e4, 1e-6, 3001), [0.0], np.geomspace(1e-6, 6e4, 3001)])
+FUNCTIONS = {"log": ops.log, "sqrt": ops.sqrt, "reciprocal": lambda y: 1 / y}
+
+
+def through(layer, function, x):
+    """Returns function(layer(x)), and its derivative in float32."""
+    x = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(layer(x))
+    # In float16 the derivative of 1/y, 1/y**2, overflows below 0.004 whatever y comes from.
+    return np.array([y] if x.dtype == tf.float16 else [y, tape.gradient(y, x)])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("of", coefficients.POSITIVE)
+def test_a_positive_sum_has_a_logarithm_a_root_and_a_reciprocal(of, function, dtype):
+    given = {"of": of, "upper": 3.0 if of == "exponential" else None, "dtype": dtype}
+    x = WIDE.astype(dtype)
+    assert np.isfinite(through(sqp_keras.Algebraic(**given, positive=True), FUNCTIONS[function], x)).all()
+    if (function, dtype) != ("sqrt", "float16"):  # The fault that `positive` is for: an exact 0.
+        assert not np.isfinite(through(sqp_keras.Algebraic(**given), FUNCTIONS[function], x)).all()
+
+
+@pytest.mark.parametrize("of", coefficients.POSITIVE)
+def test_holding_a_sum_above_zero_keeps_its_max_error(of):
+    truth = {"softplus": lambda x: np.logaddexp(0, x), "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x))}
+    truth["exponential"] = lambda x: np.exp(np.minimum(x, 3.0))
+    for terms in coefficients.term_counts(of):
+        upper = 3.0 if of == "exponential" else None
+        layer = sqp_keras.Algebraic(of, terms, upper=upper, positive=True, dtype="float64")
+        y = np.array(layer(WIDE))
+        assert y.min() > 0
+        # 1 %: the bound has three digits; the far left of exponential rounds in its shifted parts.
+        assert np.abs(y - truth[of](WIDE)).max() <= 1.01 * layer.sum.value_error
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_a_saved_layer_stays_positive(tmp_path, suffix):
+    i = keras.Input((2,))
+    layer = sqp_keras.Algebraic("softplus", 3, positive=True, dtype="float32")
+    model = keras.Model(i, [layer(i), sqp_keras.algebraic(i, "sigmoid", positive=True)])
+    again = saved_and_loaded(model, tmp_path / f"m{suffix}")
+    assert [layer.positive for layer in again.layers[1:]] == [True, True]
+    for before, after in zip(model(-WIDE[None, :2]), again(-WIDE[None, :2]), strict=True):
+        np.testing.assert_array_equal(after, before)
+    for value in again(np.full((1, 2), -50.0)):
+        assert np.min(value) > 0
 
 
 def test_softmax_masks_and_takes_several_axes():

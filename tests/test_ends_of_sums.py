@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import models
 from sqp_keras.family.algebraic import evaluate
-from sqp_keras.family.coefficients import find
+from sqp_keras.family.coefficients import POSITIVE, above_zero, find
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.run import interpreters
 
@@ -40,3 +40,14 @@ def test_the_file_keeps_the_ends_on_every_interpreter(files, of):
         if interpreters.installed(runtime):
             (values,) = interpreters.run(runtime, files[of], (WIDE[None],)).values
             assert values.min() >= low and values.max() <= high, runtime
+
+
+@pytest.mark.parametrize("of", POSITIVE)
+def test_a_positive_sum_is_above_zero_in_the_file_and_costs_one_operator_at_most(files, of):
+    chosen = above_zero(of, find(of, None, 1.0, 3.0 if of == "exponential" else None), 3.0)
+    file = models.converted(lambda x: evaluate(x + tf.zeros(len(WIDE)), chosen), (1, len(WIDE)))
+    assert len(read(file).main.ops) <= len(read(files[of]).main.ops) + 1
+    for runtime in ("tflm", "litert", "tflite-runtime"):
+        if interpreters.installed(runtime):
+            (values,) = interpreters.run(runtime, file, (WIDE[None],)).values
+            assert values.min() > 0, runtime

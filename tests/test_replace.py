@@ -166,3 +166,27 @@ def test_published_networks_lose_every_exp_and_keep_their_classes(build, changed
         a, b = (np.argmax(m(x), axis=-1) for m in (logits, new))
         assert len(set(a)) > 1
         assert np.mean(a == b) >= 0.97
+
+
+@pytest.mark.parametrize("rule", ["accurate", "fast"])
+def test_positive_activations_can_stay_above_zero(tmp_path, rule):
+    i = keras.Input((4,))
+    hidden = [layers.Activation(of)(i) for of in ("softplus", "sigmoid", "tanh", "softmax")]
+    model = keras.Model(i, hidden)
+    x = np.linspace(-60, 60, 400, dtype="float32").reshape(100, 4)
+    plain, report = sqp_keras.replace_activations(model, rule, data=x)
+    assert [row.least for row in report.replacements] == [0.0, 0.0, None, None]
+    assert "can be exactly 0 here: sigmoid, softplus; before a logarithm" in str(report)
+    assert np.min(plain(-100 * x)[1]) == 0.0
+    new, report = sqp_keras.replace_activations(model, rule, data=x, positive=True)
+    assert "exactly 0" not in str(report)
+    new.save(tmp_path / "m.keras")
+    values = keras.models.load_model(tmp_path / "m.keras")(x)
+    for row, value in zip(report.replacements[:2], values, strict=False):
+        assert row.least > 0
+        assert np.isfinite(np.log(value)).all() and np.min(value) >= np.float32(row.least)
+
+
+def test_a_wrong_positive_is_refused_by_name():
+    with pytest.raises(TypeError, match="`positive` is True or False. Received: positive='yes'"):
+        sqp_keras.replace_activations(keras.Sequential([keras.Input((2,))]), positive="yes")

@@ -9,7 +9,8 @@ import keras
 from keras import ops
 
 from sqp_keras import accept, forms, symbolic
-from sqp_keras.family.coefficients import PASSED, Part, Root, Sum, find, lines
+from sqp_keras.family.coefficients import PASSED, POSITIVE, Part, Root, Sum, above_zero, find
+from sqp_keras.family.lines import lines
 from sqp_keras.family.names import canonical
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
@@ -22,6 +23,7 @@ def algebraic(
     *,
     alpha: float = 1.0,
     upper: float | None = None,
+    positive: bool = False,
     coefficients: Sum | None = None,
 ) -> Any:
     """Returns an activation as a short sum of square roots, in the dtype of `x`.
@@ -44,37 +46,50 @@ def algebraic(
         terms: Number of square roots; None for the fewest within 1e-3 of the activation.
         alpha: Of elu and celu.
         upper: Of exponential: its largest input; above it the value stays at exp(upper).
+        positive: Of softplus, sigmoid and exponential: keep the values above 0, for a logarithm, a square root or a
+            division behind it. The least value is 2**-15 (times exp(upper) for exponential), or the sum's max error if
+            that is smaller; the max error stays the same. Costs at most one MAXIMUM.
         coefficients: The sum itself, if it is not the one of this release.
 
     Raises:
-        ValueError: There is no such sum.
+        TypeError: An argument has the wrong type.
+        ValueError: There is no such sum, or `positive` does not fit the activation.
 
     Example:
         >>> round(float(algebraic(0.0, of="softplus")), 3)
         0.693
     """
-    name, terms, alpha, upper = checked(of, terms, alpha, upper)
+    name, terms, alpha, upper = checked(of, terms, alpha, upper, positive)
     if coefficients is not None and not isinstance(coefficients, Sum):
         accept.wrong_type("coefficients", "a sum of square roots", coefficients, "Leave it out for this release's.")
     if isinstance(x, keras.KerasTensor):
         held = None if coefficients is None else coefficients.config()
-        return symbolic.call("algebraic", x, of=name, terms=terms, alpha=alpha, upper=upper, coefficients=held)
+        arguments = {"of": name, "terms": terms, "alpha": alpha, "upper": upper, "positive": positive}
+        return symbolic.call("algebraic", x, **arguments, coefficients=held)
     x = accept.tensor("x", x)
     if name == "softmax":
         return softmax(x, axis=-1)
     if name in PASSED:
         return keras.activations.get(name)(x)
-    return apply(x, name, terms, coefficients or find(name, terms, alpha, upper))
+    made = coefficients or find(name, terms, alpha, upper)
+    return apply(x, name, terms, above_zero(name, made, upper) if positive else made)
 
 
-def checked(of: Any, terms: Any, alpha: Any, upper: Any) -> tuple[str, int | None, float, float | None]:
-    """Returns the arguments of an algebraic activation in one form, Keras's name first.
+def checked(
+    of: Any, terms: Any, alpha: Any, upper: Any, positive: Any = False
+) -> tuple[str, int | None, float, float | None]:
+    """Returns the arguments of an algebraic activation in one form, Keras's name first, without `positive`.
 
     Raises:
         TypeError: One is of another type.
-        ValueError: One is out of range.
+        ValueError: One is out of range, or `positive` is True for an activation that is not above 0 everywhere.
     """
     name = canonical(accept.name_of_activation("of", of))
+    if accept.boolean("positive", positive) and name not in POSITIVE:
+        raise ValueError(
+            f"`positive` is for activations that are above 0 everywhere: {', '.join(POSITIVE)}. Received: of={name!r}. "
+            "Leave it out, or add a constant where you need one."
+        )
     count = None if terms is None else accept.whole("terms", terms, 1)
     above = None if upper is None else accept.number("upper", upper, remedy="Pass the largest input, at most 80.")
     return name, count, accept.number("alpha", alpha), above

@@ -9,6 +9,7 @@ from keras import ops
 from sqp_keras import accept, forms, symbolic
 from sqp_keras.family import coefficients
 from sqp_keras.family.algebraic import algebraic, apply, checked, softmax
+from sqp_keras.family.coefficients import above_zero
 
 _MASKED = -3e4
 """What is added to a masked value: also float16 holds it, and exp of it is 0."""
@@ -26,12 +27,14 @@ class Algebraic(keras.layers.Layer):
         terms: Number of square roots; None for the fewest within 1e-3 of the activation.
         alpha: Of elu and celu.
         upper: Of exponential: its largest input.
+        positive: Of softplus, sigmoid and exponential: keep the values above 0; see `algebraic`.
         coefficients: The numbers of the sum, as `get_config` wrote them; None for this release's. A saved layer keeps
             the numbers it was made with.
         **kwargs: Arguments of every Keras layer, e.g. `name` and `dtype`.
 
     Raises:
-        ValueError: There is no such sum.
+        TypeError: An argument has the wrong type.
+        ValueError: There is no such sum, or `positive` does not fit the activation.
 
     Example:
         >>> round(float(Algebraic("sigmoid")(np.float32([0.0]))[0]), 3)
@@ -45,11 +48,15 @@ class Algebraic(keras.layers.Layer):
         alpha: float = 1.0,
         upper: float | None = None,
         coefficients: dict[str, Any] | None = None,
+        positive: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.of, terms, self.alpha, self.upper = checked(of, terms, alpha, upper)
+        self.of, terms, self.alpha, self.upper = checked(of, terms, alpha, upper, positive)
+        self.positive = positive
         self.sum = _sum(self.of, terms, self.alpha, self.upper, coefficients)
+        if positive and self.sum is not None:
+            self.sum = above_zero(self.of, self.sum, self.upper)
         self.terms = None if self.sum is None else sum(len(part.roots) for part in self.sum.parts)
         self.supports_masking = True
 
@@ -67,7 +74,7 @@ class Algebraic(keras.layers.Layer):
         """Returns the arguments that make an equal layer, the sum's numbers among them."""
         numbers = {"terms": self.terms, "alpha": self.alpha, "upper": self.upper}
         held = None if self.sum is None else self.sum.config()
-        return {**super().get_config(), "of": self.of, **numbers, "coefficients": held}
+        return {**super().get_config(), "of": self.of, **numbers, "coefficients": held, "positive": self.positive}
 
 
 @keras.saving.register_keras_serializable(package="sqp_keras")

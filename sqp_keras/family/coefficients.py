@@ -157,6 +157,13 @@ TensorFlow's converter puts most of these clips into the last ADD, where they co
 """
 
 
+POSITIVE = ("softplus", "sigmoid", "exponential")
+"""Activations that are above 0 for every x; their sums, like the activations in float32, can be exactly 0."""
+
+LEAST_POSITIVE = 2.0**-15
+"""The least value of a positive sum, as a share of `span`: float16 holds it and its reciprocal."""
+
+
 def names() -> tuple[str, ...]:
     """Returns the activations that have a sum, in alphabetical order."""
     return tuple(sorted({of for of, _ in table()} | set(_BASE)))
@@ -192,6 +199,12 @@ def find(of: str, terms: int | None = None, alpha: float = 1.0, upper: float | N
     return _held(of, _transformed(of, table()[_BASE.get(of, of), terms], alpha, upper))
 
 
+def above_zero(of: str, made: Sum, upper: float | None = None) -> Sum:
+    """Returns the sum of one of the `POSITIVE`, held above 0 by a value within its max error, which stays the same."""
+    least = min(LEAST_POSITIVE * span(of, upper=upper), made.value_error)
+    return dataclasses.replace(made, low=max(least, made.low or 0.0))
+
+
 def _held(of: str, made: Sum) -> Sum:
     """Returns the sum with the ends of its activation's values; one root as in squareplus never passes 0."""
     single = len(made.parts) == 1 and len(made.parts[0].roots) == 1
@@ -216,45 +229,6 @@ def enough(of: str, max_error: float, alpha: float = 1.0, upper: float | None = 
         f"No sum for {of} stays within {allowed:.3g}; the best one has a max error of {best:.3g}. Received: "
         f"max_error={max_error:g}. Raise max_error to {best / span(of, alpha, upper):.2g}, or keep the activation."
     )
-
-
-RANGE = 4096.0
-"""Up to this abs(x) (more for a wide bend) a sum is computed in training; further out its activation is a line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """What an activation is outside [-reach, reach].
-
-    Attributes:
-        reach: The end of the range in which the sum is computed.
-        left: Slope and value at 0 of the line on the left.
-        right: The same on the right.
-    """
-
-    reach: float
-    left: tuple[float, float]
-    right: tuple[float, float]
-
-
-@functools.cache
-def lines(of: str, made: Sum) -> Lines | None:
-    """Returns the lines that an activation approaches, None if clips of x hold its sum there already.
-
-    They are those that the sum approaches, with the activation's own limit where the two differ by the sum's error.
-    """
-    if not made.parts or any(part.low is not None or part.high is not None for part in made.parts):
-        return None
-    roots = [root for part in made.parts for root in part.roots]
-    exact = [] if of in ("elu", "celu", "selu") else [end for end in (made.low, made.high, 0.0) if end is not None]
-    found = []
-    for side in (-1.0, 1.0):
-        slope = sum(part.slope for part in made.parts) + side * sum(root.weight for root in roots)
-        value = made.offset - side * sum(root.weight * root.centre for root in roots)
-        value = next((end for end in exact if abs(end - value) <= min(made.value_error, 0.01)), value)
-        found.append((round(slope + (made.rectifier if side > 0 else 0.0), 12), value))
-    wide = max((abs(root.centre) + math.sqrt(root.b) for root in roots), default=0.0)
-    return Lines(max(RANGE, 256.0 * wide), found[0], found[1])
 
 
 def span(of: str, alpha: float = 1.0, upper: float | None = None) -> float:

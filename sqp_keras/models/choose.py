@@ -34,6 +34,7 @@ class Choice:
         terms: Number of square roots, None if it has none.
         run: What it computes on an array; None if it is not elementwise.
         bound: Max error over the real line, None if it is not known.
+        least: The least value of a sum or squareplus in the place of an activation that is above 0 everywhere.
     """
 
     make: Callable[[Any], Any]
@@ -41,6 +42,7 @@ class Choice:
     terms: int | None
     run: Callable[[npt.NDArray[np.float64]], Any] | None
     bound: float | None
+    least: float = 0.0
 
 
 def choose(decision: Decision, seen: Seen | None) -> Choice:
@@ -59,9 +61,10 @@ def choose(decision: Decision, seen: Seen | None) -> Choice:
         return Choice(make, "algebraic softmax", None, None, SOFTMAX_ERROR)
     if decision.form == "squareplus":
         b = fitted_b(decision.was, seen) if decision.fitted else B_CURVATURE
-        return Choice(
-            _maker(decision, lambda **kw: Squareplus(b=b, **kw)), f"squareplus(b={b:.4g})", 1, Squareplus(b=b), None
-        )
+        floor = coefficients.LEAST_POSITIVE if decision.positive else 0.0
+        now = f"squareplus(b={b:.4g}{f', floor={floor:.2g}' if floor else ''})"
+        make = _maker(decision, lambda **kw: Squareplus(b=b, floor=floor, **kw))
+        return Choice(make, now, 1, Squareplus(b=b, floor=floor), None, least=floor)
     if decision.form == "named":
         return _named_choice(decision)
     if decision.form == "layer":
@@ -96,10 +99,13 @@ def _algebraic_choice(decision: Decision, seen: Seen | None) -> Choice:
     made = coefficients.find(of, terms, alpha, upper)
     if decision.fitted and seen is not None:
         made = fitted_sum(made, seen)
+    positive = decision.positive
+    made = coefficients.above_zero(of, made, upper) if positive else made
     config = made.config()
-    make = _maker(decision, lambda **kw: Algebraic(of, terms, alpha, upper, config, **kw))
+    make = _maker(decision, lambda **kw: Algebraic(of, terms, alpha, upper, config, positive, **kw))
     count = sum(len(part.roots) for part in made.parts)
-    return Choice(make, f"algebraic {of}", count, lambda x: evaluate(x, made), made.value_error)
+    now = f"algebraic {of}{', above 0' if positive else ''}"
+    return Choice(make, now, count, lambda x: evaluate(x, made), made.value_error, least=made.low or 0.0)
 
 
 def _maker(decision: Decision, build: Callable[..., Any]) -> Callable[[Any], Any]:

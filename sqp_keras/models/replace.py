@@ -18,6 +18,8 @@ from sqp_keras.models.rebuild import CannotCopyError, rebuild
 from sqp_keras.models.rules import Cause, Decision
 from sqp_keras.models.sites import function_at, in_own_code, paths, sites
 
+_REMEDY_OF_ZERO = "before a logarithm, a square root or a division pass positive=True"
+
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
@@ -32,6 +34,8 @@ class Replacement:
             (over [-8, 8] for a form that is not meant to be close).
         mean_change: Mean change over the layer's own inputs; None without data.
         note: What else the user must know; often empty.
+        least: The least value of the new form if the activation was above 0 everywhere (softplus, sigmoid,
+            exponential): 0.0 if a logarithm or a division can fail, above 0 with `positive=True`; else None.
     """
 
     layer: str
@@ -41,6 +45,7 @@ class Replacement:
     max_change: float | None
     mean_change: float | None
     note: str = ""
+    least: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,8 @@ class ReplacementReport:
         widths = [max(len(row[i]) for row in rows) for i in range(6)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines += [f"note: {r.layer}: {r.note}" for r in self.replacements if r.note]
+        zero = ", ".join(sorted({r.was for r in self.replacements if r.least == 0.0}))
+        lines += [f"note: can be exactly 0 here: {zero}; {_REMEDY_OF_ZERO}"] if zero else []
         lines += [f"unchanged: {u.layer} ({u.activation}): {u.reason}" for u in self.unchanged]
         return "\n".join(lines)
 
@@ -97,6 +104,7 @@ def replace_activations(
     data: Any = None,
     *,
     max_error: float = 1e-3,
+    positive: bool = False,
     custom_objects: Mapping[str, Any] | None = None,
 ) -> tuple[Any, ReplacementReport]:
     """Returns a new model with the same weights and other activations, and a report; `model` is not changed.
@@ -115,6 +123,8 @@ def replace_activations(
         data: Inputs of the model, about 256 of which are run: an array, a list or dictionary of arrays, or a dataset.
         max_error: For "accurate": max change of a value, as a share of the activation's range if that is finite
             (2 for tanh), else of 1.
+        positive: Under "accurate" and "fast", keep softplus, sigmoid and exponential above 0 (by 2**-15 or less, see
+            `algebraic`), for a logarithm, a square root or a division behind them. A softmax can still be 0.
         custom_objects: Your own classes and functions that cannot be found in the model.
 
     Raises:
@@ -125,8 +135,8 @@ def replace_activations(
         new, report = replace_activations(model, {"silu": "accurate", "head": "keep"}, data=x_train)
     """
     model, custom_objects = accept.model("model", model), accept.objects("custom_objects", custom_objects)
-    found, keep = sites(model), accept.names("keep", keep)
-    decisions = _without_hidden(model, rules.decide(found, rule, keep, max_error, data is not None))
+    found, keep, positive = sites(model), accept.names("keep", keep), accept.boolean("positive", positive)
+    decisions = _without_hidden(model, rules.decide(found, rule, keep, max_error, data is not None, positive))
     changed = [decision for decision in decisions if decision.form]
     seen = _seen(model, changed, data)
     made = {id(d): choose(d, s) for d, s in zip(changed, seen, strict=True)}
@@ -173,7 +183,8 @@ def _row(decision: Decision, choice: Choice, seen: Seen | None, lost: Mapping[in
         x = np.linspace(-8.0, 8.0, 4001)
         largest = float(np.abs(_on_array(choice.run, x) - _on_array(_runner(decision), x)).max())
     note = lost.get(id(decision), "")
-    return Replacement(decision.site.label, decision.was, choice.now, choice.terms, largest, mean, note)
+    least = choice.least if rules.can_be_zero(decision) else None
+    return Replacement(decision.site.label, decision.was, choice.now, choice.terms, largest, mean, note, least)
 
 
 def _on_array(run: Callable[..., Any], x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """Which activation becomes what: reads the rule of `replace_activations` and decides site by site."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -68,6 +68,7 @@ class Decision:
         alpha: Parameter of elu and celu.
         axis: Axis or axes of a "softmax".
         fitted: Whether b is fitted on data ("fast").
+        positive: Whether the values are held above 0.
         layer: The layer whose configuration a "layer" one takes.
         cause: Why it is left; None if it is exchanged.
     """
@@ -80,12 +81,13 @@ class Decision:
     alpha: float = 1.0
     axis: Any = -1
     fitted: bool = False
+    positive: bool = False
     layer: Any = None
     cause: Cause | None = None
 
 
 def decide(
-    sites: tuple[Site, ...], rule: Any, keep: Iterable[str], max_error: float, has_data: bool
+    sites: tuple[Site, ...], rule: Any, keep: Iterable[str], max_error: float, has_data: bool, positive: bool = False
 ) -> tuple[Decision, ...]:
     """Returns a decision per site.
 
@@ -96,6 +98,7 @@ def decide(
         keep: Names of layers and activations to leave as they are.
         max_error: For "accurate".
         has_data: Whether inputs were given; exponential needs them.
+        positive: Whether what is above 0 everywhere stays so under "accurate" and "fast".
 
     Raises:
         TypeError: `rule` or `keep` is of another type.
@@ -111,7 +114,14 @@ def decide(
                 f"A rule is for an activation or a layer of the model. Received: {accept.shown(key)} in `rule` or "
                 f"`keep`. The model has: {_some(sorted({site.label for site in sites}))}."
             )
-    return tuple(_decide(site, rules, {canonical(name) for name in keep}, max_error, has_data) for site in sites)
+    kept = {canonical(name) for name in keep}
+    made = (_decide(site, rules, kept, max_error, has_data) for site in sites)
+    return tuple(replace(d, positive=positive and can_be_zero(d)) for d in made)
+
+
+def can_be_zero(decision: Decision) -> bool:
+    """Returns whether a site's activation is above 0 everywhere and its new form, unless held, is not."""
+    return decision.form in ("algebraic", "squareplus") and decision.was in coefficients.POSITIVE
 
 
 def reason(cause: Cause, was: str, spelled: str) -> str:
