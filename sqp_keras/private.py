@@ -105,6 +105,13 @@ RECORD = PrivatePart(
     "there is no forward mode inside `tf.function`.",
     library="TensorFlow",
 )
+TANGENTS = PrivatePart(
+    "tensorflow.python.eager.forwardprop_util",
+    "pack_tangents",
+    "what forward accumulators follow",
+    "a fourth derivative that eager mode gets wrong is not refused.",
+    library="TensorFlow",
+)
 
 PARTS = (
     LAYERS,
@@ -120,6 +127,7 @@ PARTS = (
     APPLY_SCORES,
     ACTIVATION_TABLE,
     RECORD,
+    TANGENTS,
 )
 """All that can be looked up without building weights; the softmax of attention is looked up when one is built."""
 
@@ -132,7 +140,10 @@ def check(parts: Iterable[PrivatePart] = PARTS) -> tuple[PrivatePart, ...]:
         parts = [part for part in parts if part.library != "TensorFlow"]
     # Named, so that no automatic name of the user's layers is used up.
     tensor = keras.Input((1,), name="sqp_keras_check")
-    model = keras.Model(tensor, tensor, name="sqp_keras_check_model")
+    # Through a layer, since Keras 3.12 refuses a model whose output is its input.
+    model = keras.Model(
+        tensor, keras.layers.Identity(name="sqp_keras_check_layer")(tensor), name="sqp_keras_check_model"
+    )
     holders = {
         "layer": model.layers[0],
         "tensor": tensor,
@@ -314,6 +325,12 @@ def record() -> Any:
     module = _module(RECORD.owner)
     needed = (RECORD.attribute, "stop_recording", "could_possibly_record")
     return module if all(hasattr(module, name) for name in needed) else None
+
+
+def accumulators(tensors: list[Any]) -> int:
+    """Returns how many active forward accumulators of TensorFlow follow one of the tensors; 0 if it cannot be told."""
+    pack = getattr(_module(TANGENTS.owner), TANGENTS.attribute, None)
+    return 0 if pack is None else sum(1 for pairs in pack(tensors).indices if pairs)
 
 
 def _module(name: str) -> Any:

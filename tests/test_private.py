@@ -173,6 +173,18 @@ def test_without_the_table_the_rest_of_the_package_works(hide):
     assert float(sqp_keras.squareplus(0.0)) == 1.0
 
 
+def test_the_check_makes_a_model_that_keras_3_12_takes(monkeypatch):
+    made = keras.Model
+
+    def as_in_3_12(inputs, outputs, **given):
+        if inputs is outputs:
+            raise ValueError("`inputs` not connected to `outputs`")
+        return made(inputs, outputs, **given)
+
+    monkeypatch.setattr(keras, "Model", as_in_3_12)
+    assert private.check() == ()
+
+
 @pytest.mark.parametrize("missing", ["record_operation", "stop_recording", "could_possibly_record"])
 def test_a_recording_that_lacks_a_function_is_not_used(monkeypatch, missing):
     names = {"record_operation", "stop_recording", "could_possibly_record"} - {missing}

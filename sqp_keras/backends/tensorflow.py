@@ -6,8 +6,9 @@ differentiating it again goes through the same rule: every order, direction and 
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,6 +20,34 @@ record = private.record()
 _count = itertools.count()
 
 
+class _Asked(NamedTuple):
+    """Why a rule is called.
+
+    Attributes:
+        saving: For a SavedModel.
+        linear: By an accumulator that transposes another operation's rule, which is no further derivative.
+    """
+
+    saving: bool
+    linear: bool
+
+
+class _Recorded(threading.local):
+    """The operations that are being recorded on this thread, outermost first; accumulators ask meanwhile."""
+
+    def __init__(self) -> None:
+        self.ops: list[list[Any]] = []
+
+
+_recorded = _Recorded()
+
+_TOO_DEEP = (
+    "In eager mode a fourth derivative of squareplus has at most one forward direction among its two outermost ones. "
+    "Received: two outer tf.autodiff.ForwardAccumulators around two more directions. Put the whole nesting into a "
+    "tf.function, or make the outermost one a tf.GradientTape."
+)
+
+
 @tf.autograph.experimental.do_not_convert
 def squareplus(x: Any, c: Any) -> Any:
     """Returns squareplus of the floating-point tensor `x` for c = b/4, a float > 0 or a tensor that broadcasts."""
@@ -28,9 +57,9 @@ def squareplus(x: Any, c: Any) -> Any:
     def forward(x: Any, c: Any = c) -> Any:
         return _compute("value", (dtype, wide), dtype, x, c)
 
-    def backward(dy: Any, y: Any, saving: bool) -> Any:
+    def backward(dy: Any, y: Any, asked: _Asked, _: Any, c: Any = c) -> Any:
         dy, y = tf.cast(dy, wide), tf.cast(y, wide)
-        dx = dy * formulas.slope(tf, y, _fixed(c, wide), wide) if saving else _slope_times(dy, y, c)
+        dx = dy * formulas.slope(tf, y, _fixed(c, wide), wide) if asked.saving else _slope_times(dy, y, c, 1)
         dx = tf.cast(dx, dtype)
         return (dx, _sum_to(dy * formulas.value_by_c(tf, y, c, wide), c)) if learnt else dx
 
@@ -41,23 +70,31 @@ def squareplus(x: Any, c: Any) -> Any:
 def rectifier(x: Any) -> Any:
     """Returns relu of `x`, the limit b = 0, with the derivative 1/2 at 0 that squareplus has for every b."""
 
-    def backward(dy: Any, _: Any, saving: bool) -> Any:
+    def backward(dy: Any, _: Any, asked: _Asked, x: Any) -> Any:
         # The output cannot tell 0 from a negative input, so here the input is kept.
         return dy * (tf.sign(x) * 0.5 + 0.5)
 
     return _with_gradient(tf.nn.relu, backward, x, output=False)
 
 
-def _slope_times(dy: Any, y: Any, c: Any) -> Any:
-    """Returns dy * dy/dx with its own rule, so that its derivatives are accurate on both sides of 0."""
+def _slope_times(dy: Any, y: Any, c: Any, order: int) -> Any:
+    """Returns dy * dy/dx with its own rule, so that its derivatives are accurate on both sides of 0.
+
+    `order` counts the derivatives that led here. TensorFlow would lose part of the fourth if two accumulators follow.
+    """
     wide, learnt = y.dtype.name, tf.is_tensor(c)
+    if order > 1 and tf.executing_eagerly() and private.accumulators([dy, y]) > 1:
+        raise NotImplementedError(_TOO_DEEP)
 
     def forward(dy: Any, y: Any, c: Any = c) -> Any:
         return _compute("slope_times", (wide, wide, wide), wide, dy, y, c)
 
-    def backward(u: Any, _: Any, saving: bool) -> Any:
+    def backward(u: Any, _: Any, asked: _Asked, dy: Any, y: Any, c: Any = c) -> Any:
         both = u * dy
-        by_dy = u * formulas.slope(tf, y, _fixed(c, wide), wide) if saving else _slope_times(u, y, c)
+        if asked.saving:
+            by_dy = u * formulas.slope(tf, y, _fixed(c, wide), wide)
+        else:
+            by_dy = _slope_times(u, y, c, order if asked.linear else order + 1)
         by_y = both * formulas.slope_by_y(tf, y, _fixed(c, wide), wide)
         return (by_dy, by_y, _sum_to(both * formulas.slope_by_c(tf, y, c, wide), c)) if learnt else (by_dy, by_y)
 
@@ -65,9 +102,9 @@ def _slope_times(dy: Any, y: Any, c: Any) -> Any:
 
 
 def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *args: Any, output: bool = True) -> Any:
-    """Returns forward(*args), differentiated by backward(dy, y, saving) where y is the tensor returned.
+    """Returns forward(*args), differentiated by backward(dy, y, asked, *args) where y is the tensor returned.
 
-    If `output` is False, the rule gets None instead of y.
+    If `output` is False, the rule gets None instead of y; if it is True, it must not use the first of `args`.
 
     While a SavedModel is written (`saving`), TensorFlow stores the rules of the model's own operations but not those
     of operations inside a rule. So the backward pass is then made of plain operations.
@@ -76,18 +113,27 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[..., Any], *a
         return forward(*args)
     returned: list[Any] = []
     pending = [args]
+    kept = (None, *args[1:]) if output else args
 
-    def rule(dy: Any, saving: bool = False) -> tuple[Any, ...]:
+    def rule(dy: Any, saving: bool = False, op: Any = None) -> tuple[Any, ...]:
         # A forward-mode accumulator asks while the operation is still being recorded, before there is a tensor to
         # return. It gets its own; the accumulator is paused meanwhile, so this ends.
-        y = None
-        if output:
+        y, given = None, kept
+        if op is not None:
+            # A function's derivative is a graph of its own, where the tensors of this one have other names.
+            y, given = op.outputs[0], tuple(op.inputs)[1:]
+        elif output:
             y = returned[0] if returned else _with_gradient(forward, backward, *pending[0])
         # A plain graph would compute what needs only y as soon as y is there, in the forward pass, and keep both.
         with tf.control_dependencies([dy]):
-            return tuple(tf.nest.flatten(backward(dy, y, saving)))
+            asked = _Asked(saving, bool(_recorded.ops) and _recorded.ops[-1] is not returned)
+            return tuple(tf.nest.flatten(backward(dy, y, asked, *given)))
 
-    returned.append(_record(forward, rule, args) if record else _public_record(forward, rule, args))
+    _recorded.ops.append(returned)
+    try:
+        returned.append(_record(forward, rule, args) if record else _public_record(forward, rule, args))
+    finally:
+        _recorded.ops.pop()
     pending.clear()  # Otherwise the rule would keep the inputs alive until the backward pass.
     return returned[0]
 
@@ -104,7 +150,7 @@ def _record(forward: Callable[..., Any], rule: Callable[..., tuple[Any, ...]], a
             # recorded, so forward mode uses the rule too.
             name, inputs = f"SquareplusRule-{next(_count)}", [y, *args]
             # A SavedModel's writer traces the rule without an operation.
-            tf.RegisterGradient(name)(lambda op, dy, *unused: [None, *rule(dy, saving=op is None)])
+            tf.RegisterGradient(name)(lambda op, dy, *unused: [None, *rule(dy, op is None, op)])
             with tf.compat.v1.get_default_graph().gradient_override_map({"IdentityN": name}):
                 outputs = tf.identity_n(inputs)
     skipped = [None] * (len(inputs) - len(args))
