@@ -4,6 +4,8 @@ import os
 
 os.environ["KERAS_BACKEND"] = "torch"
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -109,6 +111,13 @@ def test_compiled_it_gives_the_same():
     y.sum().backward()
     np.testing.assert_allclose(y.detach(), WANTED[""], rtol=1e-6)
     np.testing.assert_allclose(x.grad, WANTED["r"], rtol=1e-6)
+
+
+def test_the_file_that_tensorflow_opens_is_one_of_this_backend():
+    # tests/test_trained_on_torch.py opens and exports it; data/make_trained_on_torch.py made it.
+    file = Path(__file__).parent / "data" / "trained_on_torch.keras"
+    with np.load(file.with_suffix(".npz")) as data:
+        np.testing.assert_allclose(keras.models.load_model(file).predict(data["x"], verbose=0), data["y"], atol=2e-5)
 
 
 def test_training_replacing_distilling_and_saving(tmp_path):
