@@ -140,10 +140,10 @@ def check(parts: Iterable[PrivatePart] = PARTS) -> tuple[PrivatePart, ...]:
         parts = [part for part in parts if part.library != "TensorFlow"]
     # Named, so that no automatic name of the user's layers is used up.
     tensor = keras.Input((1,), name="sqp_keras_check")
+    layer = keras.layers.Identity(name="sqp_keras_check_layer")
+    layer.compute_output_spec = lambda _: keras.KerasTensor((None, 1), name="sqp_keras_check_output")
     # Through a layer, since Keras 3.12 refuses a model whose output is its input.
-    model = keras.Model(
-        tensor, keras.layers.Identity(name="sqp_keras_check_layer")(tensor), name="sqp_keras_check_model"
-    )
+    model = keras.Model(tensor, layer(tensor), name="sqp_keras_check_model")
     holders = {
         "layer": model.layers[0],
         "tensor": tensor,

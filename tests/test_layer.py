@@ -129,6 +129,7 @@ def test_a_step_that_gives_nan_does_not_lose_b():
     x = X[:, 0]
     model.train_on_batch(x, np.full_like(x, np.nan))
     assert np.isfinite(model.layers[0].b.numpy()).all()
+    model.reset_metrics()  # Keras 3.12 returns the mean of all steps since.
     losses = [float(model.train_on_batch(x, np.maximum(x, 0))) for _ in range(2)]
     assert np.isfinite(losses).all()
 
