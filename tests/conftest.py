@@ -30,7 +30,7 @@ QUICK = "import gc, sys; gc.disable(); sys.modules['matplotlib'] = sys.modules['
 """Begins the code of a process that imports Keras: it looks for no garbage, and imports no plots and no wrappers."""
 
 ROOT = Path(__file__).parent.parent
-MAINS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
+MAINS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main", "sqp-cc": "cc_main"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from sqp_tflite.emit import KINDS
 
 DATA = Path(__file__).parent / "data"
 FILE = str(DATA / "two_inputs_int8.tflite")
-COMMANDS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main"}
+COMMANDS = {"sqp-export": "export_main", "sqp-inspect": "inspect_main", "sqp-check": "check_main", "sqp-cc": "cc_main"}
 SLOW = ("tensorflow", "keras", "numpy", "rich", "jinja2", "ai_edge_litert")
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sqp_tflite.codegen.literals import comment_text, float_text, string_text
+from sqp_tflite.codegen.naming import identifier, ports
 from sqp_tflite.emit import KINDS, CStyle, Golden, Material, artefacts, check_own, emit
-from sqp_tflite.emit.c_array import comment_text, float_text, string_text
 from sqp_tflite.emit.golden import count_for
-from sqp_tflite.emit.material import _ports, identifier
 from sqp_tflite.emit.resolver import REGISTERED, method, resolver
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.read import read
@@ -401,7 +401,7 @@ def test_identifiers(name, expected):
 
 def test_names_in_c_are_distinct_and_short():
     names = ("a_2", "a", "A", "b" * 100_000, "b" * 100_001, "_" * 300)
-    found = [port.name for port in _ports("OUTPUT", tuple(types.SimpleNamespace(name=name) for name in names))]
+    found = [port.name for port in ports("OUTPUT", tuple(types.SimpleNamespace(name=name) for name in names))]
     assert found == ["a_2", "a", "a_2_2", "b" * 200, "b" * 200 + "_4", "5"]
 
 

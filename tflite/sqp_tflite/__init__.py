@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sqp_keras import __version__
-    from sqp_tflite.emit.material import CStyle
+    from sqp_tflite.codegen.naming import CStyle
     from sqp_tflite.errors import BadInputError, ExportError, ParityError, RefusedError
     from sqp_tflite.flatbuffer.read import read as inspect
     from sqp_tflite.mcu import include_dir
@@ -35,7 +35,7 @@ __all__ = [
 
 _HOMES = {
     "BadInputError": ("sqp_tflite.errors", "BadInputError"),
-    "CStyle": ("sqp_tflite.emit.material", "CStyle"),
+    "CStyle": ("sqp_tflite.codegen.naming", "CStyle"),
     "Export": ("sqp_tflite.pipeline", "Export"),
     "ExportError": ("sqp_tflite.errors", "ExportError"),
     "ParityError": ("sqp_tflite.errors", "ParityError"),

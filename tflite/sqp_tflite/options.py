@@ -24,7 +24,7 @@ HARD_SIGMOIDS = ("keras2", "keras3")
 REQUIREMENTS = ("runs", "free", "both")
 """What an inspected file may have to be: run by the target, free of exp and log, or both."""
 
-ARTEFACTS = ("c", "resolver", "golden", "project")
+ARTEFACTS = ("c", "resolver", "golden", "project", "code")
 """The firmware artefacts."""
 
 

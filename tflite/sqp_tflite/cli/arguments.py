@@ -1,4 +1,4 @@
-"""The arguments of the three commands, and their help. Imports nothing slow: help and errors must be immediate."""
+"""The arguments of the commands, and their help. Imports nothing slow: help and errors must be immediate."""
 
 from __future__ import annotations
 
@@ -47,20 +47,14 @@ def export_parser() -> argparse.ArgumentParser:
         default=(),
         metavar="LIST",
         help="one or more of c (array and header), resolver (the op resolver), golden (test vectors), project (a "
-        "folder with all of these and a self-test), separated by commas",
+        "folder with all of these and a self-test), code (the whole model as C, without an interpreter), separated "
+        "by commas",
     )
     firmware.add_argument(
         "--ram", type=_bytes, metavar="BYTES", help="max arena size; k is 1024, M is 1024*1024, G is 1024*1024*1024"
     )
     firmware.add_argument("--flash", type=_bytes, metavar="BYTES", help="max size of the model file")
-    firmware.add_argument("--c-prefix", metavar="NAME", help="prefix of C symbols, macros and files")
-    firmware.add_argument("--c-section", metavar="NAME", default="", help="linker section of the model array")
-    firmware.add_argument(
-        "--c-qualifier",
-        metavar="WORDS",
-        default="const",
-        help="qualifier of the array's type; '' puts it in RAM (default: const)",
-    )
+    _style(firmware)
     firmware.add_argument("--c-include", action=Include)
     _common(parser)
     return parser
@@ -111,10 +105,37 @@ def check_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def cc_parser() -> argparse.ArgumentParser:
+    """Returns the parser of sqp-cc."""
+    parser = _parser(
+        "sqp-cc", "Write any TFLite file as C that computes what TensorFlow Lite Micro does, bit for bit.", examples.CC
+    )
+    parser.add_argument("file", type=_path, metavar="FILE.tflite", help="a file whose operators have a C form")
+    parser.add_argument(
+        "-o", "--output", type=_path, metavar="DIR", help="folder for the code (default: the file's name with _code)"
+    )
+    _style(parser)
+    _memory(parser)
+    _common(parser, reports=False)
+    return parser
+
+
+def _style(group: Any) -> None:
+    group.add_argument("--c-prefix", metavar="NAME", help="prefix of C symbols, macros and files")
+    group.add_argument("--c-section", metavar="NAME", default="", help="linker section of the model's constants")
+    group.add_argument(
+        "--c-qualifier",
+        metavar="WORDS",
+        default="const",
+        help="qualifier of the constants' type; '' puts them in RAM (default: const)",
+    )
+
+
 PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "sqp-export": export_parser,
     "sqp-inspect": inspect_parser,
     "sqp-check": check_parser,
+    "sqp-cc": cc_parser,
 }
 
 

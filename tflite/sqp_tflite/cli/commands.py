@@ -1,4 +1,4 @@
-"""The commands sqp-export, sqp-inspect and sqp-check. TensorFlow is imported only after the call was validated."""
+"""The commands sqp-export, sqp-inspect, sqp-check and sqp-cc. TensorFlow is imported after the call was validated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from sqp_tflite import accept
 from sqp_tflite.agreement import verdict
 from sqp_tflite.cli import piped
-from sqp_tflite.cli.arguments import check_parser, export_parser, inspect_parser
+from sqp_tflite.cli.arguments import cc_parser, check_parser, export_parser, inspect_parser
 from sqp_tflite.cli.imports import quick_imports
 from sqp_tflite.cli.piped import DASH, Piped
 from sqp_tflite.cli.running import Call, Outcome, console, progress_of, run_command, show_result
@@ -35,7 +35,16 @@ _NO_INTERPRETER = "no interpreter is installed that could run the file. Install 
 SUFFIX, _CHANGED = ".tflite", "_sqp"
 """The ending of a TFLite file, and what its name gains in the name of one that is made from it."""
 
-__all__ = ["check_main", "check_parser", "export_main", "export_parser", "inspect_main", "inspect_parser"]
+__all__ = [
+    "cc_main",
+    "cc_parser",
+    "check_main",
+    "check_parser",
+    "export_main",
+    "export_parser",
+    "inspect_main",
+    "inspect_parser",
+]
 
 
 def export_main(arguments: Sequence[str] | None = None) -> int:
@@ -51,6 +60,11 @@ def inspect_main(arguments: Sequence[str] | None = None) -> int:
 def check_main(arguments: Sequence[str] | None = None) -> int:
     """Runs sqp-check and returns its exit code."""
     return run_command(check_parser(), arguments, _check)
+
+
+def cc_main(arguments: Sequence[str] | None = None) -> int:
+    """Runs sqp-cc and returns its exit code."""
+    return run_command(cc_parser(), arguments, _cc)
 
 
 def _export(call: Call) -> Outcome:
@@ -223,3 +237,21 @@ def _check(call: Call) -> Outcome:
     ran = any(row.status != "not checked" for row in rows)
     missing = (_ONLY_DATA if ran else _NO_INTERPRETER) if judged == "not_proven" else ""
     return Outcome(_EXIT_CODES[judged], lambda: show_result(call, found, shown), missing=missing)
+
+
+def _cc(call: Call) -> Outcome:
+    from sqp_tflite.cli.coding import coded
+
+    options = call.options
+    coding = coded(
+        Path(options.file),
+        None if options.output is None else Path(options.output),
+        prefix=options.c_prefix,
+        section=options.c_section,
+        qualifier=options.c_qualifier,
+        max_memory=options.max_memory,
+    )
+    call.ending.check()
+    coding.write()
+    shown = functools.partial(show_result, call, coding.found, coding.show)
+    return Outcome(0, shown, f" `{coding.folder}` was written.")

@@ -19,6 +19,8 @@ EXPORT = """examples:
       repairs a finished int8 file: a table for each activation, compared with the float file
   sqp-export model.keras --emit c,resolver,golden,project --report report.html
       also writes the files that a firmware engineer needs, and a page about the model file
+  sqp-export model.keras --emit code
+      also writes the model as C that needs no interpreter, in model_code/
   sqp-export model.keras --ram 64k --flash 256k
       refuses a model that is too large, and says by how much
   sqp-export model.keras -o - --quiet > model.tflite
@@ -51,6 +53,20 @@ INSPECT = """examples:
 exit codes:
   0  the target's interpreter runs it, and no operator needs exp or log (--require chooses one of the two)
   1  not so (every reason is listed)
+  2  bad call, or not a TFLite file
+  130, 143  interrupted, terminated"""
+
+CC = """examples:
+  sqp-cc model.tflite
+      writes model_code/ with model.h, model.c and a self-test; no interpreter, no libm, no malloc
+  sqp-cc model.tflite -o src/net --c-prefix net
+      writes src/net/net.c with the function net_run
+  gcc -std=c99 -O2 -c model_code/model.c
+      compiles it; CMake, ESP-IDF, Arduino and PlatformIO take the folder as it is
+
+exit codes:
+  0  the code was written
+  1  refused: an operator, version or type that has no C form (every reason is listed)
   2  bad call, or not a TFLite file
   130, 143  interrupted, terminated"""
 

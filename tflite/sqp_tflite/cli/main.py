@@ -41,6 +41,13 @@ def inspect_main() -> int:
     return commands.inspect_main()
 
 
+def cc_main() -> int:
+    """Runs sqp-cc and returns its exit code."""
+    from sqp_tflite.cli import commands
+
+    return commands.cc_main()
+
+
 def check_main() -> int:
     """Runs sqp-check and returns its exit code."""
     from sqp_tflite.cli import commands

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-
-from sqp_tflite.emit.material import Material, Port
-from sqp_tflite.run.arena import tensor_bytes
+from sqp_tflite.codegen.literals import comment_text
+from sqp_tflite.codegen.ports import port_lines
+from sqp_tflite.emit.material import Material
 
 _PER_LINE = 16
 
@@ -50,7 +49,7 @@ def _header(material: Material) -> str:
         f"#define {macro}_OUTPUT_COUNT {len(material.outputs)}",
     ]
     for port in (*material.inputs, *material.outputs):
-        lines += _port(port, macro)
+        lines += port_lines(port, macro)
     lines += [
         "",
         "#ifdef __cplusplus",
@@ -68,28 +67,6 @@ def _header(material: Material) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def _port(port: Port, macro: str) -> Iterable[str]:
-    tensor, key = port.tensor, f"{macro}_{port.macro}"
-    shape = [max(size, 1) for size in tensor.shape]
-    meaning = "plain numbers" if port.scale is None else "real = SCALE * (code - ZERO_POINT)"
-    yield from (
-        "",
-        f"/* {port.role.capitalize()} {port.index}, `{comment_text(tensor.name)}`: {meaning}. */",
-        f'#define {key}_NAME "{string_text(tensor.name)}"',
-        f"#define {key}_INDEX {port.index}",
-        f"#define {key}_TYPE {port.c_type}",
-        f'#define {key}_DTYPE "{tensor.dtype}"',
-        f"#define {key}_RANK {len(shape)}",
-        f"#define {key}_SHAPE {{{', '.join(map(str, shape)) or '1'}}}",
-        f"#define {key}_ELEMENTS {tensor.elements}",
-        f"#define {key}_BYTES {tensor_bytes(tensor)}",
-        f"#define {key}_QUANTIZED {int(port.scale is not None)}",
-    )
-    if port.scale is not None:
-        yield f"#define {key}_SCALE {float_text(port.scale)}"
-        yield f"#define {key}_ZERO_POINT {port.zero_point}"
 
 
 def _source(material: Material) -> str:
@@ -124,22 +101,3 @@ def bytes_text(content: bytes) -> Iterable[str]:
     """Yields the lines of an array's initialiser."""
     for start in range(0, len(content), _PER_LINE):
         yield "    " + " ".join(f"0x{byte:02x}," for byte in content[start : start + _PER_LINE])
-
-
-def float_text(value: float) -> str:
-    """Returns a float32 as a C literal that reads back as the same bits."""
-    if not np.isfinite(value):
-        raise ValueError(f"A C literal must be finite. Received: {value}.")
-    text = f"{np.float32(value):.9g}"
-    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
-
-
-def comment_text(text: str) -> str:
-    """Returns a text that can't end a C comment."""
-    return string_text(text).replace("*/", "* /").replace("/*", "/ *")
-
-
-def string_text(text: str) -> str:
-    """Returns a text that is valid between the quotes of a C string: ASCII, nothing to escape, no trigraph."""
-    kept = "".join(char if " " <= char <= "~" else "_" for char in text)
-    return kept.replace("\\", "/").replace('"', "'").replace("??", "? ?")

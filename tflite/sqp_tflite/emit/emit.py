@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqp_tflite import accept
+from sqp_tflite.codegen.package import FILES
 from sqp_tflite.emit.c_array import c_array
+from sqp_tflite.emit.code import code
 from sqp_tflite.emit.golden import golden
 from sqp_tflite.emit.material import Material
 from sqp_tflite.emit.project import project
@@ -19,6 +21,7 @@ _WRITERS: Mapping[str, Callable[[Material], Mapping[str, str | bytes]]] = {
     "resolver": resolver,
     "golden": golden,
     "project": lambda material: {f"{material.style.prefix}/{path}": file for path, file in project(material).items()},
+    "code": code,
 }
 
 KINDS = tuple(_WRITERS)
@@ -33,6 +36,7 @@ _ALONE: Mapping[str, Mapping[str, str]] = {
     "resolver": {"{p}_op_resolver.h": ""},
     "golden": {"{p}_golden.h": "", "{p}_golden.c": "", "{p}_golden.npz": "{p}_golden.h"},
 }
+_OF_CODE = {f"{{p}}_code/{path}": header and f"{{p}}_code/{header}" for path, header in FILES.items()}
 _OF_PROJECT = dict.fromkeys(
     "README.md CMakeLists.txt arm-none-eabi.cmake self_test/main.cc {p}_runner.h {p}_runner.cc {p}_self_test.cc "
     "{p}_arena.h library.properties idf_component.yml zephyr/module.yml zephyr/CMakeLists.txt "
@@ -41,6 +45,7 @@ _OF_PROJECT = dict.fromkeys(
 )
 _PATHS: Mapping[str, Mapping[str, str]] = {
     **_ALONE,
+    "code": _OF_CODE,
     "project": {
         f"{{p}}/{path}": header and f"{{p}}/{header}"
         for path, header in {

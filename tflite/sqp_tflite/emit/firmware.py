@@ -17,8 +17,8 @@ from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena, tensor_bytes
 from sqp_tflite.source.samples import Samples
 
-_NEED_GOLDEN = frozenset(("golden", "project"))
-_NEED_TFLM = frozenset(("resolver", "project"))
+_NEED_GOLDEN = frozenset(("golden", "project", "code"))
+_NEED_TFLM = frozenset(("resolver", "project", "code"))
 
 
 def check_kinds(kinds: Iterable[str], target: str) -> None:

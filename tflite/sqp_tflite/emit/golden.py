@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.emit.c_array import comment_text, float_text
-from sqp_tflite.emit.material import Golden, Material, Port
+from sqp_tflite.codegen.literals import comment_text, float_text
+from sqp_tflite.codegen.naming import Golden, Port
+from sqp_tflite.emit.material import Material
 from sqp_tflite.errors import BadInputError
 
 FLOAT_TOLERANCE = 1e-5

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqp_tflite.emit.c_array import c_array, comment_text
+from sqp_tflite.codegen.literals import comment_text
+from sqp_tflite.emit.c_array import c_array
 from sqp_tflite.emit.golden import golden
 from sqp_tflite.emit.material import Material
 from sqp_tflite.emit.resolver import resolver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqp_tflite.emit.c_array import comment_text
+from sqp_tflite.codegen.literals import comment_text
 from sqp_tflite.emit.material import Material
 from sqp_tflite.errors import BadInputError
 

@@ -1,0 +1,215 @@
+"""Generated C equals TensorFlow Lite Micro in every bit, and asks for nothing but the compiler."""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sqp_tflite.codegen.arithmetic import Multiplier, multiplier, requantized
+from sqp_tflite.codegen.elementwise import BUILDERS
+from sqp_tflite.codegen.families import KERNELS, MOVERS
+from sqp_tflite.codegen.naming import CStyle
+from sqp_tflite.codegen.package import package
+from sqp_tflite.codegen.plan import ALIASES, plan
+from sqp_tflite.codegen.vectors import made_up
+from sqp_tflite.errors import RefusedError
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops import one_op
+from sqp_tflite.ops.op_families import cases
+from sqp_tflite.ops.policy import kernels
+from tools import host_code
+
+ROOT = Path(__file__).parents[1]
+DIGITS = (ROOT / "examples" / "firmware" / "digits" / "digits.tflite").read_bytes()
+OPERATORS = (*BUILDERS, *KERNELS, *MOVERS, *ALIASES)
+WITHOUT_FORM = {
+    *((op, "int32") for op in ("ABS", "DIV", "GATHER", "NEG", "SQUARED_DIFFERENCE")),
+    *(("DIV", "int8"), ("CAST", "float32")),
+}
+"""Types that the interpreter runs and that no model of ours has."""
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+
+def one_operator_models() -> list[host_code.Model]:
+    """Returns a file for each operator and type that has a C form and that the interpreter runs."""
+    found = []
+    for case in cases(tuple(OPERATORS)):
+        runs = case.dtype in kernels("tflm").get(case.op, ())
+        if runs and (case.op, case.dtype) not in WITHOUT_FORM and "bool" not in case.dtype:
+            found.append(host_code.coded(f"{case.op.lower()}_{case.dtype}", one_op.build(case)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def operators(tmp_path_factory):
+    pytest.importorskip("tflite_micro")
+    models = one_operator_models()
+    return models, host_code.compiled(models, tmp_path_factory.mktemp("operators"), (*host_code.C99, "-O1"))
+
+
+def test_every_operator_equals_the_interpreter_in_every_bit(operators):
+    models, library = operators
+    wrong = {}
+    for model in models:
+        inputs = host_code.samples(model.graph, 64)
+        count = host_code.different(host_code.run(library, model, inputs), host_code.expected(model, inputs))
+        wrong |= {model.prefix: count} if count else {}
+    assert wrong == {}
+    assert len(models) > 60
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """The committed int8 network that reads digits, with its C code and the library of it."""
+    model = host_code.coded("digits", DIGITS)
+    return model, host_code.compiled([model], tmp_path_factory.mktemp("digits"))
+
+
+def test_a_network_equals_the_interpreter_on_thousands_of_inputs(digits):
+    pytest.importorskip("tflite_micro")
+    model, library = digits
+    inputs = host_code.samples(model.graph, 3000)
+    assert host_code.different(host_code.run(library, model, inputs), host_code.expected(model, inputs)) == 0
+
+
+def test_a_wrong_weight_is_seen(digits, tmp_path):
+    pytest.importorskip("tflite_micro")
+    model, _ = digits
+    first = model.code.source.index("digits_c1[")
+    place = model.code.source.index("{\n", first) + 2
+    end = model.code.source.index(",", place)
+    planted = f"{model.code.source[:place]}  {int(model.code.source[place:end]) ^ 64}{model.code.source[end:]}"
+    wrong = dataclasses.replace(model, code=dataclasses.replace(model.code, source=planted))
+    inputs = host_code.samples(model.graph, 50)
+    library = host_code.compiled([wrong], tmp_path)
+    assert host_code.different(host_code.run(library, wrong, inputs), host_code.expected(model, inputs)) > 0
+
+
+def test_writing_beside_the_arena_is_seen(digits, tmp_path):
+    model, _ = digits
+    planted = model.code.source.replace("(void)a;", f"a[{model.code.memory.size}] = 1;")
+    wrong = dataclasses.replace(model, code=dataclasses.replace(model.code, source=planted))
+    library = host_code.compiled([wrong], tmp_path)
+    with pytest.raises(RuntimeError, match="beside its arena"):
+        host_code.run(library, wrong, host_code.samples(model.graph, 1))
+
+
+@pytest.mark.parametrize("optimised", ["-O2", "-Os", "-O3"])
+def test_nothing_is_left_to_link(digits, tmp_path, optimised):
+    model, _ = digits
+    (tmp_path / "digits.h").write_text(model.code.header)
+    (tmp_path / "digits.c").write_text(model.code.source)
+    command = ["gcc", "-std=c99", optimised, *host_code.STRICT, "-c", "digits.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    listed = subprocess.run(["nm", "digits.o"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    kinds = {line.split()[-1]: line.split()[-2] for line in listed.splitlines()}
+    assert {name for name, kind in kinds.items() if kind == "U"} <= {"_GLOBAL_OFFSET_TABLE_"}
+    assert {name for name, kind in kinds.items() if kind in "TDBC"} == {"digits_run"}, "no state, one function"
+
+
+@pytest.mark.parametrize(
+    "compiler", [("g++", "-std=c++11", "-x", "c++"), ("clang", "-std=c99")], ids=lambda one: one[0]
+)
+def test_other_compilers_take_it_without_a_warning(operators, tmp_path, compiler):
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"needs {compiler[0]}")
+    models, _ = operators
+    chosen = [model for model in models if model.prefix.endswith(("int8", "float32"))][::3]
+    library = host_code.compiled(chosen, tmp_path, (*compiler, "-O1", "-ffp-contract=off"))
+    for model in chosen:
+        inputs = host_code.samples(model.graph, 8)
+        assert host_code.different(host_code.run(library, model, inputs), host_code.expected(model, inputs)) == 0
+
+
+def packed(name: str, content: bytes, folder: Path) -> dict[str, str]:
+    """Writes the folder of a model's code with made-up vectors, and returns its files."""
+    graph = read(content)
+    _, files = package(graph, CStyle(name), f"{name}.tflite", made_up(graph, content))
+    for path, text in files.items():
+        (folder / path).write_text(text)
+    return files
+
+
+MAIN = '#include "digits.h"\nstatic digits_memory memory;\nint main(void) { return (int)digits_selftest(&memory); }\n'
+
+
+@pytest.mark.parametrize("flags", [(), ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")], ids=len)
+def test_the_self_test_passes_and_sees_a_fault(tmp_path, flags):
+    pytest.importorskip("tflite_micro")
+    packed("digits", DIGITS, tmp_path)
+    union = "typedef union { int64_t align; unsigned char bytes[DIGITS_SELFTEST_BYTES]; } digits_memory;\nstatic"
+    (tmp_path / "main.c").write_text(MAIN.replace("static", union, 1))
+    build = [
+        "gcc",
+        "-std=c99",
+        "-O1",
+        *host_code.STRICT,
+        *flags,
+        "main.c",
+        "digits.c",
+        "digits_selftest.c",
+        "-o",
+        "main",
+    ]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    assert subprocess.run(["./main"], cwd=tmp_path).returncode == 0
+    source = (tmp_path / "digits.c").read_text()
+    (tmp_path / "digits.c").write_text(source.replace("digits_clip(", "1 + digits_clip(", 2).replace("1 + ", "", 1))
+    subprocess.run(build, cwd=tmp_path, check=True)
+    assert subprocess.run(["./main"], cwd=tmp_path).returncode != 0
+
+
+def test_the_same_model_gives_the_same_bytes_and_the_manifest_knows_them(tmp_path):
+    pytest.importorskip("tflite_micro")
+    first, second = packed("digits", DIGITS, tmp_path), packed("digits", DIGITS, tmp_path)
+    assert first == second
+    manifest = json.loads(first["digits_manifest.json"])
+    for path, sha256 in manifest["files"].items():
+        assert hashlib.sha256(first[path].encode()).hexdigest() == sha256
+    assert manifest["source_sha256"] == hashlib.sha256(DIGITS).hexdigest()
+    assert manifest["arena_bytes"] >= manifest["arena_lower_bound"] > 0
+
+
+def test_every_reason_of_a_refusal_is_listed():
+    case = next(iter(cases(("TANH",))))
+    with pytest.raises(RefusedError, match="TANH has no C form") as caught:
+        plan(read(one_op.build(case)))
+    assert [finding.op for finding in caught.value.findings] == ["TANH"]
+
+
+def test_the_command_writes_a_folder_that_compiles(command, tmp_path):
+    pytest.importorskip("tflite_micro")
+    (tmp_path / "net.tflite").write_bytes(DIGITS)
+    done = command("sqp-cc", tmp_path / "net.tflite")
+    assert (done.code, done.err) == (0, "")
+    assert "arena" in done.out
+    subprocess.run(["gcc", "-std=c99", "-c", "net.c", "net_selftest.c"], cwd=tmp_path / "net_code", check=True)
+    (tmp_path / "net_code" / "net.c").write_text("mine")
+    done = command("sqp-cc", tmp_path / "net.tflite")
+    assert done.code == 2 and "replaces only files that it has made" in done.err
+
+
+@pytest.mark.parametrize("shift", [-31, -8, -1, 0, 3])
+def test_multipliers_round_twice(shift):
+    by = Multiplier(1518500250, shift)
+    values = np.array([0, 1, -1, 1000, -1000, 2**20 + 7, -(2**20) - 7, 2**27, -(2**27)])
+    for value, made in zip(values.tolist(), requantized(values, by).tolist(), strict=True):
+        product = (value << max(shift, 0)) * by.value
+        # Half away from zero in the shift, half up in the product: gemmlowp's rule in exact integers.
+        high = (product + 2**30) // 2**31
+        right = max(-shift, 0)
+        whole = (abs(high) + (2**right >> 1)) // 2**right
+        assert made == (whole if high >= 0 else -whole)
+
+
+def test_a_multiplier_holds_31_bits():
+    for real in (0.75, 1e-4, 0.5, 3.7, 1 - 2**-40):
+        by = multiplier(real)
+        assert 2**30 <= by.value < 2**31
+        assert by.value * 2.0 ** (by.shift - 31) == pytest.approx(real, rel=2**-30)

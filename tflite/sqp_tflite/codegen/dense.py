@@ -1,0 +1,260 @@
+"""FULLY_CONNECTED and CONV_2D: rows of weights times a piece of the input, for each place of the output."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.codegen.arithmetic import zero_point
+from sqp_tflite.codegen.fused import Sink
+from sqp_tflite.codegen.printing import Range, int_literal
+from sqp_tflite.codegen.products import Products, products
+from sqp_tflite.codegen.refusal import refuse
+from sqp_tflite.codegen.source import C_TYPES, Source
+from sqp_tflite.codegen.sums import Sums, clipped, float_end, sums
+from sqp_tflite.codegen.windows import Window, bias_of, values_of, window
+from sqp_tflite.flatbuffer.graph import Op, Subgraph, Tensor
+
+ITEM = {"int8": 1, "int16": 2, "float32": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A layer of products.
+
+    Attributes:
+        op: The operator.
+        source: Its input.
+        target: Its output.
+        rows: The weights, shape (output channels, taps); of a group of channels after the other.
+        bias: Of floats, shape (output channels,).
+        sums: The ends of integer sums; None for floats.
+        window: How the piece of input moves; None for a dense layer.
+        places: How many pieces there are, for a dense layer.
+        pool: Window of a maximum that is taken before the ends, (1, 1) for none.
+    """
+
+    op: Op
+    source: Tensor
+    target: Tensor
+    rows: NDArray[Any]
+    bias: NDArray[Any]
+    sums: Sums | None
+    window: Window | None
+    places: int
+    pool: tuple[int, int] = (1, 1)
+
+    @property
+    def output(self) -> int:
+        """Returns the tensor that it makes."""
+        return self.target.index
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Returns the computed tensors that it reads."""
+        return (self.source.index,)
+
+    @property
+    def groups(self) -> int:
+        """Returns how many groups of input channels have outputs of their own."""
+        return 1 if self.window is None else self.window.channels // self._depth
+
+    @property
+    def _depth(self) -> int:
+        assert_window = self.window
+        return (
+            self.rows.shape[1]
+            if assert_window is None
+            else self.rows.shape[1] // (assert_window.y.kernel * assert_window.x.kernel)
+        )
+
+    @property
+    def channels(self) -> int:
+        """Returns how many elements its inner loop makes."""
+        return int(self.rows.shape[0])
+
+    @property
+    def _direct(self) -> bool:
+        """Whether a piece of the input lies in memory as it is needed."""
+        w = self.window
+        if w is None:
+            return True
+        whole = w.x.kernel == w.x.size or w.y.kernel == 1
+        apart = w.x.dilation > 1 or (w.y.dilation > 1 and w.y.kernel > 1)
+        return not w.padded and whole and not apart and self.groups == 1
+
+    @property
+    def _patch_bytes(self) -> int:
+        return 0 if self._direct else -(-self.rows.shape[1] * ITEM[self.source.dtype] // 8) * 8
+
+    @property
+    def scratch(self) -> int:
+        """Returns the bytes that it needs while it runs."""
+        kept = 4 * self.channels if self.pool != (1, 1) else 0
+        return self._patch_bytes + kept
+
+    @property
+    def macs(self) -> int:
+        """Returns its multiplications with an addition."""
+        places = self.places if self.window is None else self.window.batch * self.window.y.out * self.window.x.out
+        return places * int(self.rows.size)
+
+    @property
+    def in_place(self) -> bool:
+        """Returns whether its output may lie where its input does."""
+        return False
+
+    @property
+    def made(self) -> Range | None:
+        """Returns the range of the codes that it makes, None for floats."""
+        return self.sums.range if self.sums else None
+
+    def body(self, source: Source, names: Mapping[int, str], scratch: str, sink: Sink) -> list[str]:
+        """Returns the statements; as `Kernel.body`."""
+        type_ = C_TYPES[self.source.dtype]
+        packed = products(self.rows.reshape(self.groups, -1, self.rows.shape[1])[0], 4)
+        packed = Products(self.rows, packed.block)
+        given = names[self.source.index]
+        lines = ["int32_t c, k, o = 0;", "(void)k;"]
+        ends = self._ends(source, packed, sink)
+        if self.window is None:
+            loops, closing = ([f"for (o = 0; o < {self.places * self.channels}; o += {self.channels}) {{"], ["}"])
+            if self.places == 1:
+                loops, closing = ["{"], ["}"]
+            piece = given if self.places == 1 else f"{given} + o / {self.channels} * {self.rows.shape[1]}"
+            return [*lines, *loops, f"const {type_} *const p = {piece};", *ends, *closing]
+        return [*lines, *self._image(self.window, type_, given, scratch, ends)]
+
+    def _image(self, w: Window, type_: str, given: str, scratch: str, ends: list[str]) -> list[str]:
+        lines = ["int32_t x, y;"]
+        closing = ["}", "}"]
+        if w.batch > 1:
+            lines += ["int32_t n;", f"for (n = 0; n < {w.batch}; n++) {{"]
+            closing.append("}")
+        first = f"{given} + n * {w.y.size * w.x.size * w.channels}" if w.batch > 1 else given
+        lines += [f"for (y = 0; y < {w.y.out}; y++) {{", f"for (x = 0; x < {w.x.out}; x++) {{"]
+        if self._direct:
+            row = w.x.size * w.channels
+            lines.append(f"const {type_} *const p = {first} + y * {w.y.stride * row} + x * {w.x.stride * w.channels};")
+            return [*lines, *ends, f"o += {self.channels};", *closing]
+        lines.append(f"{type_} *const s = ({type_} *){scratch};")
+        lines.append(f"const {type_} *const p = s;")
+        if self.groups == 1:
+            return [*lines, *self._gather(w, type_, first), *ends, f"o += {self.channels};", *closing]
+        raise NotImplementedError
+
+    def _gather(self, w: Window, type_: str, first: str) -> list[str]:
+        """Copies a piece of the input, with zeros where it reaches over the border."""
+        zero = "0.0f" if self.sums is None else int_literal(zero_point(self.source))
+        depth = self._depth
+        lines = ["{", f"{type_} *d = s;", "int32_t i, j;"]
+        lines += [
+            f"for (i = 0; i < {w.y.kernel}; i++) {{",
+            f"const int32_t v = y * {w.y.stride} - {w.y.before} + i * {w.y.dilation};",
+        ]
+        lines += [
+            f"for (j = 0; j < {w.x.kernel}; j++) {{",
+            f"const int32_t u = x * {w.x.stride} - {w.x.before} + j * {w.x.dilation};",
+        ]
+        copied = [f"const {type_} *const f = {first} + (v * {w.x.size} + u) * {w.channels};"]
+        copied += [f"for (k = 0; k < {depth}; k++) d[k] = f[k];"] if depth > 1 else ["d[0] = f[0];"]
+        if w.padded:
+            inside = f"v >= 0 && v < {w.y.size} && u >= 0 && u < {w.x.size}"
+            fill = [f"for (k = 0; k < {depth}; k++) d[k] = {zero};"] if depth > 1 else [f"d[0] = {zero};"]
+            lines += [f"if ({inside}) {{", *copied, "}", "else {", *fill, "}"]
+        else:
+            lines += copied
+        return [*lines, f"d += {depth};", "}", "}", "}"]
+
+    def _ends(self, source: Source, packed: Products, sink: Sink) -> list[str]:
+        """Returns the loop over blocks of channels for one piece of input: sums, then codes."""
+        block, weight = packed.block, packed.weights(source)
+        kind = "float" if self.sums is None else C_TYPES["int8"]
+        lines = [f"const {kind} *w = {weight};"]
+        integer = self.sums
+        if integer is not None:
+            held = "int64_t" if integer.type == "int64_t" else "int32_t"
+            lines.append(f"const {held} *q = {integer.parameters(source)};")
+        lines += [f"for (c = 0; c < {self.channels}; c += {block}) {{"]
+        type_ = "float" if integer is None else integer.type
+        begins = ["0.0f" if integer is None else f"q[{row * integer.stride}]" for row in range(block)]
+        lines += [f"{type_} s{row} = {begin};" for row, begin in enumerate(begins)]
+        lines += [line.replace("<pointer>", f"const {C_TYPES[self.source.dtype]} *") for line in packed.lines(type_)]
+        for row in range(block):
+            channel = f"c + {row}" if row else "c"
+            lines += ["{", *self._end(source, row, channel), *sink.store("o", channel, "z"), "}"]
+        if integer is not None:
+            lines.append(f"q += {block * integer.stride};")
+        return [*lines, "}"]
+
+    def _end(self, source: Source, row: int, channel: str) -> list[str]:
+        if self.sums is None:
+            biased = f"s{row}"
+            if self.bias.any() or np.signbit(self.bias).any():
+                biased = f"s{row} + {source.constant(self.bias, 'weights')}[{channel}]"
+            clips = float_end(self.op, "z")
+            return [f"{'float' if clips else 'const float'} z = {biased};", *clips]
+        at = f"(q + {row * self.sums.stride})" if row else "q"
+        text = self.sums.code(source, f"s{row}", at)
+        return [f"const int32_t z = {clipped(source, text, self.sums.limits)};"]
+
+
+def fully_connected(op: Op, graph: Subgraph) -> Dense:
+    """Returns a dense layer."""
+    source, weights = graph.tensors[op.inputs[0]], graph.tensors[op.inputs[1]]
+    if op.options.get("weightsFormat", "DEFAULT") != "DEFAULT":
+        refuse(op, "needs plain weights", op.options["weightsFormat"])
+    rows = _rows(op, source, weights)
+    rows = rows.reshape(rows.shape[0], -1)
+    output = graph.tensors[op.outputs[0]]
+    places = math.prod(output.shape) // rows.shape[0] if output.shape else 1
+    if source.elements != places * rows.shape[1]:
+        refuse(op, f"needs inputs of {places} times {rows.shape[1]}", source.shape)
+    return _dense(op, graph, source, weights, output, rows, None, places)
+
+
+def conv_2d(op: Op, graph: Subgraph) -> Dense:
+    """Returns a convolution."""
+    source, weights = graph.tensors[op.inputs[0]], graph.tensors[op.inputs[1]]
+    rows, output = _rows(op, source, weights), graph.tensors[op.outputs[0]]
+    if rows.ndim != 4:
+        refuse(op, "needs weights of four dimensions", rows.shape)
+    geometry = window(op, source, output, (rows.shape[1], rows.shape[2]))
+    if geometry.channels != rows.shape[3]:
+        refuse(
+            op,
+            "with groups of channels has no C form yet",
+            f"{geometry.channels} channels, weights for {rows.shape[3]}",
+        )
+    return _dense(op, graph, source, weights, output, rows.reshape(rows.shape[0], -1), geometry, 0)
+
+
+def _rows(op: Op, source: Tensor, weights: Tensor) -> NDArray[Any]:
+    if source.dtype not in ITEM:
+        refuse(op, "takes float32, int8 or int16 here", source.dtype)
+    return values_of(op, weights, "float32" if source.dtype == "float32" else "int8")
+
+
+def _dense(
+    op: Op,
+    graph: Subgraph,
+    source: Tensor,
+    weights: Tensor,
+    output: Tensor,
+    rows: NDArray[Any],
+    geometry: Window | None,
+    places: int,
+) -> Dense:
+    if output.dtype != source.dtype:
+        refuse(op, "needs an output of the input's type", output.dtype)
+    if source.dtype == "float32":
+        bias = bias_of(op, graph, rows.shape[0], "float32")
+        return Dense(op, source, output, rows, bias, None, geometry, places)
+    bias = bias_of(op, graph, rows.shape[0], "int64" if source.dtype == "int16" else "int32")
+    ends = sums(op, source, weights, output, rows, bias)
+    return Dense(op, source, output, rows, bias, ends, geometry, places)

@@ -1,0 +1,77 @@
+"""What the plan and the writer know of an operator's loops, whichever module makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from sqp_tflite.codegen.fused import Sink
+from sqp_tflite.codegen.printing import Range
+from sqp_tflite.codegen.source import Source
+
+
+class Kernel(Protocol):
+    """The loops of one operator.
+
+    Attributes:
+        output: Index of the tensor that it makes, element by element in the order of memory.
+        reads: Indices of the computed tensors that it reads.
+        scratch: Bytes that it needs while it runs, aligned to 8.
+        macs: Multiplications with an addition.
+        in_place: Whether its first input may lie where its output does: what is written is not read again.
+        made: The range of the integers that it makes; None for floats.
+        channels: How many elements follow one another before its inner loop begins again.
+    """
+
+    @property
+    def output(self) -> int:
+        """Returns the tensor that it makes."""
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Returns the computed tensors that it reads."""
+
+    @property
+    def scratch(self) -> int:
+        """Returns the bytes that it needs while it runs."""
+
+    @property
+    def macs(self) -> int:
+        """Returns its multiplications with an addition."""
+
+    @property
+    def in_place(self) -> bool:
+        """Returns whether its output may lie where its input does."""
+
+    @property
+    def made(self) -> Range | None:
+        """Returns the range of the codes that it makes, None for floats."""
+
+    @property
+    def channels(self) -> int:
+        """Returns how many elements its inner loop makes."""
+
+    def body(self, source: Source, names: Mapping[int, str], scratch: str, sink: Sink) -> list[str]:
+        """Returns the statements.
+
+        Args:
+            source: Where constants and helpers go.
+            names: C names of the pointers to computed tensors, by index.
+            scratch: C name of a pointer to bytes, "" if it needs none.
+            sink: Takes each element.
+        """
+
+
+class Mover(Protocol):
+    """An operator that only copies elements: it makes its outputs itself, and nothing is fused into it."""
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Returns the tensors that it makes."""
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Returns the computed tensors that it reads."""
+
+    def body(self, source: Source, names: Mapping[int, str]) -> list[str]:
+        """Returns the statements; as `Kernel.body`."""
