@@ -127,6 +127,21 @@ def test_other_compilers_take_it_without_a_warning(operators, tmp_path, compiler
         assert host_code.different(host_code.run(library, model, inputs), host_code.expected(model, inputs)) == 0
 
 
+def test_the_portable_forms_equal_the_instructions(operators, tmp_path):
+    """The square root digit by digit, over numbers of every size, subnormal ones included."""
+    models, library = operators
+    roots = [model for model in models if model.prefix in ("sqrt_float32", "rsqrt_float32", "conv_2d_int8", "mul_int8")]
+    flags = [f"-D{model.prefix.upper()}_PORTABLE" for model in roots]
+    portable = host_code.compiled(roots, tmp_path, host_code.C99, *flags)
+    assert len(roots) == 4
+    for model in roots:
+        inputs = host_code.samples(model.graph, 400)
+        if model.graph.inputs[0].dtype == "float32":
+            bits = np.random.default_rng(1).integers(0, 0x7F800000, inputs[0].shape, dtype=np.int64)
+            inputs = (bits.astype(np.uint32).view(np.float32),)
+        assert host_code.different(host_code.run(portable, model, inputs), host_code.run(library, model, inputs)) == 0
+
+
 def packed(name: str, content: bytes, folder: Path) -> dict[str, str]:
     """Writes the folder of a model's code with made-up vectors, and returns its files."""
     graph = read(content)
@@ -160,7 +175,7 @@ def test_the_self_test_passes_and_sees_a_fault(tmp_path, flags):
     subprocess.run(build, cwd=tmp_path, check=True)
     assert subprocess.run(["./main"], cwd=tmp_path).returncode == 0
     source = (tmp_path / "digits.c").read_text()
-    (tmp_path / "digits.c").write_text(source.replace("digits_clip(", "1 + digits_clip(", 2).replace("1 + ", "", 1))
+    (tmp_path / "digits.c").write_text(source.replace("digits_clip8(", "1 + digits_clip8(", 2).replace("1 + ", "", 1))
     subprocess.run(build, cwd=tmp_path, check=True)
     assert subprocess.run(["./main"], cwd=tmp_path).returncode != 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Dense:
         sums: The ends of integer sums; None for floats.
         window: How the piece of input moves; None for a dense layer.
         places: How many pieces there are, for a dense layer.
-        pool: Window of a maximum that is taken before the ends, (1, 1) for none.
+        pool: Window of a maximum of the results, (1, 1) for none.
     """
 
     op: Op
@@ -95,8 +96,7 @@ class Dense:
     @property
     def scratch(self) -> int:
         """Returns the bytes that it needs while it runs."""
-        kept = 4 * self.channels if self.pool != (1, 1) else 0
-        return self._patch_bytes + kept
+        return self._patch_bytes
 
     @property
     def macs(self) -> int:
@@ -131,35 +131,53 @@ class Dense:
         return [*lines, *self._image(self.window, type_, given, scratch, ends)]
 
     def _image(self, w: Window, type_: str, given: str, scratch: str, ends: list[str]) -> list[str]:
-        lines = ["int32_t x, y;"]
-        closing = ["}", "}"]
+        lines, closing = ["int32_t x, y;"], ["}", "}"]
         if w.batch > 1:
             lines += ["int32_t n;", f"for (n = 0; n < {w.batch}; n++) {{"]
             closing.append("}")
         first = f"{given} + n * {w.y.size * w.x.size * w.channels}" if w.batch > 1 else given
-        lines += [f"for (y = 0; y < {w.y.out}; y++) {{", f"for (x = 0; x < {w.x.out}; x++) {{"]
+        if self.pool == (1, 1):
+            lines += [f"for (y = 0; y < {w.y.out}; y++) {{", f"for (x = 0; x < {w.x.out}; x++) {{"]
+            ends = [*ends, f"o += {self.channels};"]
+        else:
+            lines += self._pooled(w)
+            last = f"i == {self.pool[0] * self.pool[1] - 1}"
+            ends = [*ends, f"if ({last}) o += {self.channels};"]
+            closing.append("}")
         if self._direct:
             row = w.x.size * w.channels
             lines.append(f"const {type_} *const p = {first} + y * {w.y.stride * row} + x * {w.x.stride * w.channels};")
-            return [*lines, *ends, f"o += {self.channels};", *closing]
+            return [*lines, *ends, *closing]
         lines.append(f"{type_} *const s = ({type_} *){scratch};")
         lines.append(f"const {type_} *const p = s;")
         if self.groups == 1:
-            return [*lines, *self._gather(w, type_, first), *ends, f"o += {self.channels};", *closing]
+            return [*lines, *self._gather(w, type_, first), *ends, *closing]
         raise NotImplementedError
+
+    def _pooled(self, w: Window) -> list[str]:
+        """Loops over the windows of the maximum, and in them over their places, of which `i` is the number."""
+        high, wide = self.pool
+        return [
+            "int32_t i, yp, xp;",
+            f"for (yp = 0; yp < {w.y.out // high}; yp++) {{",
+            f"for (xp = 0; xp < {w.x.out // wide}; xp++) {{",
+            f"for (i = 0; i < {high * wide}; i++) {{",
+            f"y = yp * {high} + i / {wide};",
+            f"x = xp * {wide} + i % {wide};",
+        ]
 
     def _gather(self, w: Window, type_: str, first: str) -> list[str]:
         """Copies a piece of the input, with zeros where it reaches over the border."""
         zero = "0.0f" if self.sums is None else int_literal(zero_point(self.source))
         depth = self._depth
-        lines = ["{", f"{type_} *d = s;", "int32_t i, j;"]
+        lines = ["{", f"{type_} *d = s;", "int32_t a, b;"]
         lines += [
-            f"for (i = 0; i < {w.y.kernel}; i++) {{",
-            f"const int32_t v = y * {w.y.stride} - {w.y.before} + i * {w.y.dilation};",
+            f"for (a = 0; a < {w.y.kernel}; a++) {{",
+            f"const int32_t v = y * {w.y.stride} - {w.y.before} + a * {w.y.dilation};",
         ]
         lines += [
-            f"for (j = 0; j < {w.x.kernel}; j++) {{",
-            f"const int32_t u = x * {w.x.stride} - {w.x.before} + j * {w.x.dilation};",
+            f"for (b = 0; b < {w.x.kernel}; b++) {{",
+            f"const int32_t u = x * {w.x.stride} - {w.x.before} + b * {w.x.dilation};",
         ]
         copied = [f"const {type_} *const f = {first} + (v * {w.x.size} + u) * {w.channels};"]
         copied += [f"for (k = 0; k < {depth}; k++) d[k] = f[k];"] if depth > 1 else ["d[0] = f[0];"]
@@ -184,7 +202,7 @@ class Dense:
         type_ = "float" if integer is None else integer.type
         begins = ["0.0f" if integer is None else f"q[{row * integer.stride}]" for row in range(block)]
         lines += [f"{type_} s{row} = {begin};" for row, begin in enumerate(begins)]
-        lines += [line.replace("<pointer>", f"const {C_TYPES[self.source.dtype]} *") for line in packed.lines(type_)]
+        lines += packed.lines(source, C_TYPES[self.source.dtype], type_)
         for row in range(block):
             channel = f"c + {row}" if row else "c"
             lines += ["{", *self._end(source, row, channel), *sink.store("o", channel, "z"), "}"]
@@ -202,6 +220,19 @@ class Dense:
         at = f"(q + {row * self.sums.stride})" if row else "q"
         text = self.sums.code(source, f"s{row}", at)
         return [f"const int32_t z = {clipped(source, text, self.sums.limits)};"]
+
+
+def pooled(layer: Dense, size: tuple[int, int]) -> Dense | None:
+    """Returns a convolution with a maximum over windows of its results, None where their windows do not fit.
+
+    Args:
+        layer: A convolution.
+        size: Of the windows along y and x, which is also how far they are apart.
+    """
+    w = layer.window
+    if w is None or layer.pool != (1, 1) or w.y.out < size[0] or w.x.out < size[1]:
+        return None
+    return dataclasses.replace(layer, pool=size)
 
 
 def fully_connected(op: Op, graph: Subgraph) -> Dense:

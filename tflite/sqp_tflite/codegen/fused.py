@@ -63,7 +63,7 @@ class Sink:
         fused: What is computed.
         names: C names of the pointers to what is read and written, by the tensor's index; constants are not in it.
         made: The range of what the loop makes; None if it makes nothing.
-        largest: Whether a result only replaces a smaller one that is there.
+        largest: C text of when a result replaces whatever is there; else only a smaller one. "" for always.
     """
 
     source: Source
@@ -71,7 +71,7 @@ class Sink:
     fused: Fused
     names: Mapping[int, str]
     made: Range | None = None
-    largest: bool = False
+    largest: str = ""
 
     def store(self, base: str, channel: str, value: str = "") -> list[str]:
         """Returns the statements that compute and store the results of one element.
@@ -100,7 +100,8 @@ class Sink:
             target = f"{self.names[index]}[{place}]"
             held = "float" if expr.type == FLOAT else "int32_t"
             value = text if type_ == held else f"({type_}){text}"
-            stores.append(f"if ({text} > {target}) {target} = {value};" if self.largest else f"{target} = {value};")
+            condition = f"if ({self.largest} || {text} > {target}) " if self.largest else ""
+            stores.append(f"{condition}{target} = {value};")
         return [*lines, *printer.lines, *stores]
 
     def _pointer(self, tensor: Tensor) -> str:

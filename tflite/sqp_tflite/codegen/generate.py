@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqp_tflite.codegen.dense import Dense
 from sqp_tflite.codegen.fused import Sink
 from sqp_tflite.codegen.literals import comment_text
 from sqp_tflite.codegen.memory import ALIGNMENT, Memory, memory
@@ -104,7 +105,8 @@ class _Writer:
             return step.mover.body(self.source, names)
         tensors = self.plan.graph.tensors
         if step.kernel is not None:
-            sink = Sink(self.source, tensors, step.fused, names, step.kernel.made)
+            largest = "i == 0" if isinstance(step.kernel, Dense) and step.kernel.pool != (1, 1) else ""
+            sink = Sink(self.source, tensors, step.fused, names, step.kernel.made, largest)
             return step.kernel.body(self.source, names, scratch, sink)
         sink = Sink(self.source, tensors, step.fused, names)
         if any(operand.how == "last" for operand in step.fused.operands.values()):
@@ -197,6 +199,11 @@ def _source(writer: _Writer, style: CStyle, name: str, calls: Sequence[str]) -> 
         "#elif defined(__GNUC__)",
         "/* No call of memcpy or memset in the place of a loop. */",
         '#pragma GCC optimize("no-tree-loop-distribute-patterns")',
+        "#endif",
+        "#if defined(__GNUC__) /* Inlined into one function, the loops would compete for registers. */",
+        f"#define {macro}_APART __attribute__((noinline))",
+        "#else",
+        f"#define {macro}_APART",
         "#endif",
         f"#ifndef {macro}_CONST /* The qualifier of the weights. */",
         f"#define {macro}_CONST static {style.qualifier}".rstrip(),

@@ -32,6 +32,7 @@ class Group:
         operands: What is read element by element, by the leaf's name.
         values: Every value of the loop, by its tensor.
         functions: For values that depend on one int8 tensor only: that tensor, and the value for each of its codes.
+        largest: A value, and the tensor of its maxima over windows, which then is the only result.
     """
 
     elements: int
@@ -41,6 +42,7 @@ class Group:
     operands: dict[str, Operand] = field(default_factory=dict)
     values: dict[int, Expr] = field(default_factory=dict)
     functions: dict[int, tuple[int, NDArray[Any]]] = field(default_factory=dict)
+    largest: tuple[int, int] | None = None
 
     def begin(self, tensor: Tensor, op: Op) -> None:
         """Makes the kernel's output the first value."""

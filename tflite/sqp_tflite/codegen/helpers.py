@@ -39,10 +39,10 @@ static inline int32_t @_high_small(int32_t a, int32_t m)
 """
 
 _ROUND_SHIFT = """\
-/* x / 2^e for e >= 1, to the nearest, half away from zero. */
-static inline int32_t @_shift(int32_t x, int32_t e)
+/* x / 2^e for e >= 1, to the nearest, half away from zero, plus z; `e1` is e - 1 and `z2` is 2 z + 1. */
+static inline int32_t @_shift(int32_t x, int32_t e1, int32_t z2)
 {
-    return (x + (x >> 31) + (((int32_t)1 << e) >> 1)) >> e;
+    return (((x + (x >> 31)) >> e1) + z2) >> 1;
 }
 """
 
@@ -60,6 +60,47 @@ static inline int32_t @_clip(int32_t x, int32_t low, int32_t high)
 {
     return x < low ? low : x > high ? high : x;
 }
+"""
+
+_CLIP8 = """\
+/* Within the codes of int8. */
+static inline int32_t @_clip8(int32_t x)
+{
+#if defined(__ARM_FEATURE_SAT) && defined(__GNUC__) && !defined(@M_PORTABLE)
+    int32_t code;
+    __asm__("ssat %0, #8, %1" : "=r"(code) : "r"(x));
+    return code;
+#else
+    return x < -128 ? -128 : x > 127 ? 127 : x;
+#endif
+}
+"""
+
+_DSP = """\
+#if defined(__ARM_FEATURE_DSP) && defined(__GNUC__) && !defined(@M_PORTABLE)
+#define @M_DSP 1
+/* Four codes at once: bytes 0 and 2, bytes 1 and 3, and two products of 16 bits added to a sum. */
+typedef uint32_t __attribute__((may_alias, aligned(1))) @_word;
+static inline uint32_t @_even(uint32_t x)
+{
+    uint32_t pair;
+    __asm__("sxtb16 %0, %1" : "=r"(pair) : "r"(x));
+    return pair;
+}
+static inline uint32_t @_odd(uint32_t x)
+{
+    uint32_t pair;
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(x));
+    return pair;
+}
+static inline int32_t @_two(uint32_t a, uint32_t b, int32_t sum)
+{
+    __asm__("smlad %0, %1, %2, %0" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+#else
+#define @M_DSP 0
+#endif
 """
 
 _ROUND = """\
@@ -84,19 +125,19 @@ _SQRT = """\
 /* The square root, correctly rounded, without libm: an instruction where the core has one, else digit by digit. */
 static inline float @_sqrt(float x)
 {
-#if defined(__ARM_FP) && (__ARM_FP & 4) && defined(__GNUC__)
+#if defined(__ARM_FP) && (__ARM_FP & 4) && defined(__GNUC__) && !defined(@M_PORTABLE)
     float root;
     __asm__("vsqrt.f32 %0, %1" : "=t"(root) : "t"(x));
     return root;
-#elif defined(__SSE2__) && defined(__GNUC__)
+#elif defined(__SSE2__) && defined(__GNUC__) && !defined(@M_PORTABLE)
     float root;
     __asm__("sqrtss %1, %0" : "=x"(root) : "x"(x));
     return root;
-#elif defined(__aarch64__) && defined(__GNUC__)
+#elif defined(__aarch64__) && defined(__GNUC__) && !defined(@M_PORTABLE)
     float root;
     __asm__("fsqrt %s0, %s1" : "=w"(root) : "w"(x));
     return root;
-#elif defined(__riscv_flen) && defined(__GNUC__)
+#elif defined(__riscv_flen) && defined(__GNUC__) && !defined(@M_PORTABLE)
     float root;
     __asm__("fsqrt.s %0, %1" : "=f"(root) : "f"(x));
     return root;
@@ -122,7 +163,9 @@ static inline float @_sqrt(float x)
         if (tried <= rest) { root = tried + bit; rest -= tried; }
         rest <<= 1;
     }
-    as.bits = ((root + (root & 1u)) >> 1) + ((uint32_t)((exponent >> 1) + 126) << 23);
+    root >>= 1;
+    root += root & 1u;
+    as.bits = (root >> 1) + ((uint32_t)((exponent >> 1) + 126) << 23);
     return as.value;
 #endif
 }
@@ -163,6 +206,8 @@ HELPERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "shift": (_ROUND_SHIFT, ()),
     "scale": (_ANY, ("high",)),
     "clip": (_CLIP, ()),
+    "clip8": (_CLIP8, ()),
+    "dsp": (_DSP, ()),
     "round": (_ROUND, ()),
     "to_code": (_CLIPPED, ("round",)),
     "sqrt": (_SQRT, ()),

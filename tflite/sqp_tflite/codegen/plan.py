@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sqp_tflite.codegen import expressions as ex
+from sqp_tflite.codegen.dense import Dense, pooled
 from sqp_tflite.codegen.elementwise import BUILDERS, elementwise, lookup_only
 from sqp_tflite.codegen.families import KERNELS, MOVERS, broadcast
-from sqp_tflite.codegen.fused import Fused
+from sqp_tflite.codegen.fused import SAME, Fused
 from sqp_tflite.codegen.groups import Group, constant, reading
 from sqp_tflite.codegen.kernels import Kernel, Mover
 from sqp_tflite.codegen.moving import copy_of, view
+from sqp_tflite.codegen.pooling import pool_2d
 from sqp_tflite.codegen.refusal import Unsupported, refuse
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
@@ -126,6 +128,10 @@ class _Builder:
     groups: list[Group | tuple[Op, Mover]] = field(default_factory=list)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     made_in: dict[int, int] = field(default_factory=dict)
+    _readers: dict[int, tuple[Op, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._readers = self.graph.readers()
 
     def take(self, op: Op) -> None:
         operands = self.graph.operands(op)
@@ -135,6 +141,8 @@ class _Builder:
             self._alias(op, 0)
         elif op.name in BUILDERS and (op.name != "GATHER" or lookup_only(op, self.graph)):
             self._elementwise(op)
+        elif op.name == "MAX_POOL_2D" and self._pooled(op):
+            pass
         elif op.name in KERNELS:
             self._kernel(op, KERNELS[op.name](op, self.graph))
         elif op.name in MOVERS:
@@ -196,7 +204,7 @@ class _Builder:
         group = self.groups[latest] if latest >= 0 else None
         tables = [tensor for tensor in roots if op.name == "GATHER" and tensor.constant]
         read = [tensor for tensor in roots if tensor not in tables]
-        fits = isinstance(group, Group) and group.elements == output.elements
+        fits = isinstance(group, Group) and group.elements == output.elements and group.largest is None
         if isinstance(group, Group) and fits and all(group.reading(tensor, output) for tensor in read):
             group.add(op, self.graph, roots)
             self.made_in[output.index] = latest
@@ -216,6 +224,28 @@ class _Builder:
         group.begin(output, op)
         self.made_in[output.index] = len(self.groups)
         self.groups.append(group)
+
+    def _pooled(self, op: Op) -> bool:
+        """Takes the maximum where the results are made, if nothing else needs them; returns whether it was."""
+        output, pool = self.graph.tensors[op.outputs[0]], pool_2d(op, self.graph)
+        at = self.made_in.get(op.inputs[0], -1)
+        group = self.groups[at] if at >= 0 else None
+        size = (pool.window.y.kernel, pool.window.x.kernel)
+        apart = (pool.window.y.stride, pool.window.x.stride) == size and not pool.window.padded
+        if not isinstance(group, Group) or not isinstance(group.kernel, Dense) or group.largest:
+            return False
+        if op.fused or not apart:
+            return False
+        made = pooled(group.kernel, size)
+        own = {op.index, *(one.index for one in group.ops)}
+        others = {one.index for value in group.values for one in self._readers.get(value, ())} - own
+        inside = not others and not set(group.values) & set(self.graph.outputs)
+        if made is None or not inside or any(operand.how == SAME for operand in group.operands.values()):
+            return False
+        group.kernel, group.largest = made, (op.inputs[0], output.index)
+        group.ops.append(op)
+        self.made_in[output.index] = at
+        return True
 
     def _move(self, op: Op, mover: Mover) -> None:
         begins = view(mover, self.graph)
@@ -264,6 +294,9 @@ class _Builder:
     def _looping(self, group: Group, wanted: set[int]) -> Step | None:
         own = {index for index in group.values if self.made_in.get(index, -1) >= 0 and not self._read(group, index)}
         results = {index: value for index, value in group.values.items() if index in wanted & own}
+        if group.largest is not None:
+            value, made = group.largest
+            results = {made: group.values[value]} if made in wanted else {}
         if not results:
             return None
         needed = set().union(*(ex.leaves(value) for value in results.values()))

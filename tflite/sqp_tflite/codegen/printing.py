@@ -47,9 +47,15 @@ class Printer:
         """Returns the C text of a value: a name or a literal; its statements are in `lines` then."""
         if id(expr) in self._names:
             return self._names[id(expr)]
+        self._kept.append(expr)  # Its id stays its own.
+        if expr.kind == "select" and _eight_bits(expr):
+            value = self.text(expr.args[0].args[0])
+            self._names[id(expr)] = f"{self.letter}{len(self.lines)}"
+            self._ranges[id(expr)] = (-128, 127)
+            self.lines.append(f"const int32_t {self._names[id(expr)]} = {self.call('clip8')}({value});")
+            return self._names[id(expr)]
         arguments = [self.text(arg) for arg in expr.args]
         ranges = [self._ranges[id(arg)] for arg in expr.args]
-        self._kept.append(expr)  # Its id stays its own.
         if expr.kind == "leaf":
             made = self.given[expr.data[0]]
             self._ranges[id(expr)] = self.ranges.get(expr.data[0], _WHOLE)
@@ -116,7 +122,14 @@ class Printer:
             return f"{self.call('scale')}({value}, {by.value}, {by.shift})"
         moved = f"{value} * {1 << left}" if left else value
         high = f"{self.call('high_small')}({moved}, {by.value})"
-        return f"{self.call('shift')}({high}, {right})" if right else high
+        return f"{self.call('shift')}({high}, {right - 1}, 1)" if right else high
+
+
+def _eight_bits(expr: Expr) -> bool:
+    """Whether a value is the outer half of a clip to -128 ... 127; its inner half is then not used."""
+    inner = expr.args[0]
+    outer = expr.data[0] == ">" and expr.args[3] is inner and expr.args[1].data == (127,) and inner.kind == "select"
+    return outer and inner.data[0] == "<" and inner.args[3] is inner.args[0] and inner.args[1].data == (-128,)
 
 
 def wide_text(value: str, by: Multiplier) -> str:

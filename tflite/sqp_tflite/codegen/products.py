@@ -6,6 +6,7 @@ and so on. Weights of floats lie tap by tap, and each sum adds its products in t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,15 +51,17 @@ class Products:
         fours = padded.reshape(len(blocks), self.block, -1, 4).transpose(0, 2, 1, 3)
         return source.constant(np.ascontiguousarray(fours), "weights")
 
-    def lines(self, type_: str) -> list[str]:
+    def lines(self, source: Source, input_: str, type_: str) -> list[str]:
         """Returns the statements that add the products to s0, s1, ... and move w behind the block's weights.
 
         `p` points to the input and is not changed; `k` is a counter.
 
         Args:
+            source: Where helpers go.
+            input_: C type of the input.
             type_: C type of the sums.
         """
-        return self._float_lines() if self.floating else self._integer_lines(type_)
+        return self._float_lines() if self.floating else self._integer_lines(source, input_, type_)
 
     def _float_lines(self) -> list[str]:
         unrolled = 4 if self.taps >= 8 else 1
@@ -77,30 +80,43 @@ class Products:
             f"s{row} += e[{tap}] * w[{tap * self.block + row}];" for tap in range(count) for row in range(self.block)
         ]
 
-    def _integer_lines(self, type_: str) -> list[str]:
+    def _integer_lines(self, source: Source, input_: str, type_: str) -> list[str]:
         whole, rest = divmod(self.taps, 4)
-        step = 4 * self.block
-        lines = ["<pointer>e = p;"]
-        if self.taps * self.block <= _MOST_UNROLLED:
-            for group in range(whole):
-                lines += ["{", *self._fours(4, group, type_), "}"]
-            at = whole
-        else:
-            lines += [f"for (k = 0; k < {whole}; k++) {{", *self._fours(4, 0, type_), "e += 4;", f"w += {step};", "}"]
-            at = 0
-        if rest:
-            lines += ["{", *self._fours(rest, at, type_), "}"]
-        moved = (at + bool(rest)) * step
-        return [*lines, f"w += {moved};"] if moved else lines
+        step, plain = 4 * self.block, self._plain(type_)
+        lines = [f"const {input_} *e = p;"]
+        quick = whole > 1 and input_ == "int8_t" and type_ == "int32_t"
+        if quick:
+            source.call("dsp")
+            lines += [f"#if {source.prefix.upper()}_DSP", *self._pairs(source.prefix, whole), "#else"]
+        at = whole if self.taps * self.block <= _MOST_UNROLLED else 0
+        if at:
+            lines += [line for group in range(whole) for line in plain(4, group)]
+        elif whole:
+            lines += [f"for (k = 0; k < {whole}; k++) {{", *plain(4, 0), "e += 4;", f"w += {step};", "}"]
+        moved = [f"e += {4 * at};", f"w += {at * step};"] if at else []
+        lines += [*moved, "#endif"] if quick else moved
+        return [*lines, *plain(rest, 0), f"w += {step};"] if rest else lines
 
-    def _fours(self, count: int, group: int, type_: str) -> list[str]:
-        names = [f"e{tap}" for tap in range(count)]
-        lines = [f"const {type_} {name} = e[{4 * group + tap}];" for tap, name in enumerate(names)]
-        for row in range(self.block):
-            base = (group * self.block + row) * 4
-            terms = " + ".join(f"{name} * w[{base + tap}]" for tap, name in enumerate(names))
-            lines.append(f"s{row} += {terms};")
+    def _plain(self, type_: str) -> Callable[[int, int], list[str]]:
+        def lines(count: int, group: int) -> list[str]:
+            made = []
+            for tap in range(count):
+                place = 4 * group + tap
+                terms = [f"s{row} += g * w[{(group * self.block + row) * 4 + tap}];" for row in range(self.block)]
+                made += ["{", f"const {type_} g = e[{place}];", *terms, "}"]
+            return made
+
         return lines
+
+    def _pairs(self, prefix: str, whole: int) -> list[str]:
+        """The same products two at a time, on cores with instructions for it."""
+        lines = [f"for (k = 0; k < {whole}; k++) {{", f"const uint32_t g = *(const {prefix}_word *)(const void *)e;"]
+        lines.append(f"const uint32_t g0 = {prefix}_even(g), g1 = {prefix}_odd(g);")
+        for row in range(self.block):
+            lines.append(f"const uint32_t h{row} = *(const {prefix}_word *)(const void *)(w + {4 * row});")
+            lines.append(f"s{row} = {prefix}_two(g0, {prefix}_even(h{row}), s{row});")
+            lines.append(f"s{row} = {prefix}_two(g1, {prefix}_odd(h{row}), s{row});")
+        return [*lines, "e += 4;", f"w += {4 * self.block};", "}"]
 
 
 def products(rows: NDArray[Any], most: int = 4) -> Products:

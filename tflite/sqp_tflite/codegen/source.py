@@ -75,7 +75,7 @@ class Source:
         if text not in self._by_text:
             name = f"{self.prefix}_k{len(self.functions)}"
             self._by_text[text] = name
-            self.functions[name] = f"static void {name}{text}"
+            self.functions[name] = f"static {self.prefix.upper()}_APART void {name}{text}"
         return self._by_text[text]
 
     def constant_texts(self) -> list[str]:

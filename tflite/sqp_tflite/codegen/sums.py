@@ -64,7 +64,7 @@ class Sums:
         """What is stored of each multiplier: its value, and the shift in the direction that the code needs."""
         if self.wide:
             return [(_reduced(by), 15 - by.shift) for by in self.by]
-        return [(by.value, -by.shift if self._right else by.shift) for by in self.by]
+        return [(by.value, max(-by.shift - 1, 0) if self._right else by.shift) for by in self.by]
 
     @property
     def _right(self) -> bool:
@@ -101,7 +101,8 @@ class Sums:
             text = f"{source.call('scale')}({total}, {value}, {shift})"
         else:
             text = f"{source.call('high_small')}({total}, {value})"
-            text = text if {pair[1] for pair in pairs} == {0} else f"{source.call('shift')}({text}, {shift})"
+            if self.by[0].shift:
+                return f"{source.call('shift')}({text}, {shift}, {int_literal(2 * self.zero + 1)})"
         return f"{text} + {int_literal(self.zero)}" if self.zero else text
 
     @property
@@ -151,6 +152,8 @@ def sums(op: Op, source: Tensor, weights: Tensor, output: Tensor, rows: NDArray[
 
 def clipped(source: Source, text: str, limits: Range) -> str:
     """Returns the C text of an integer within limits."""
+    if limits == (-128, 127):
+        return f"{source.call('clip8')}({text})"
     return f"{source.call('clip')}({text}, {int_literal(limits[0])}, {int_literal(limits[1])})"
 
 
