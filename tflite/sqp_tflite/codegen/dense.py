@@ -152,7 +152,19 @@ class Dense:
         lines.append(f"const {type_} *const p = s;")
         if self.groups == 1:
             return [*lines, *self._gather(w, type_, first), *ends, *closing]
-        raise NotImplementedError
+        # The weights go on from group to group; each has a piece of its own.
+        begin = next(place for place, line in enumerate(ends) if line.startswith("for (c"))
+        own = self.channels // self.groups
+        head = ends[begin].replace("c = 0", f"c = g * {own}").replace(f"c < {self.channels}", f"c < (g + 1) * {own}")
+        end = begin + _closing(ends[begin:])
+        inner = [head, *ends[begin + 1 : end]]
+        pieces = [
+            f"for (g = 0; g < {self.groups}; g++) {{",
+            *self._gather(w, type_, f"{first} + g * {self._depth}"),
+            *inner,
+            "}",
+        ]
+        return [*lines, "int32_t g;", *ends[:begin], *pieces, *ends[end:], *closing]
 
     def _pooled(self, w: Window) -> list[str]:
         """Loops over the windows of the maximum, and in them over their places, of which `i` is the number."""
@@ -220,6 +232,16 @@ class Dense:
         at = f"(q + {row * self.sums.stride})" if row else "q"
         text = self.sums.code(source, f"s{row}", at)
         return [f"const int32_t z = {clipped(source, text, self.sums.limits)};"]
+
+
+def _closing(lines: list[str]) -> int:
+    """Returns the place behind the brace that closes the first line's."""
+    depth = 0
+    for place, line in enumerate(lines, start=1):
+        depth += line.endswith("{") - line.startswith("}")
+        if depth == 0:
+            return place
+    return len(lines)
 
 
 def pooled(layer: Dense, size: tuple[int, int]) -> Dense | None:

@@ -13,6 +13,7 @@ from sqp_tflite.codegen.elementwise import elementwise
 from sqp_tflite.codegen.fused import Sink, type_of
 from sqp_tflite.codegen.groups import constant
 from sqp_tflite.codegen.kernels import Kernel
+from sqp_tflite.codegen.matrices import batch_matmul, transpose_conv
 from sqp_tflite.codegen.moving import strides
 from sqp_tflite.codegen.pooling import pool_2d, reduction
 from sqp_tflite.codegen.printing import Printer, Range
@@ -23,6 +24,7 @@ from sqp_tflite.flatbuffer.graph import Op, Subgraph, Tensor
 
 KERNELS: Mapping[str, Callable[[Op, Subgraph], Kernel]] = {
     "AVERAGE_POOL_2D": pool_2d,
+    "BATCH_MATMUL": batch_matmul,
     "CONV_2D": conv_2d,
     "DEPTHWISE_CONV_2D": depthwise_conv_2d,
     "FULLY_CONNECTED": fully_connected,
@@ -30,6 +32,7 @@ KERNELS: Mapping[str, Callable[[Op, Subgraph], Kernel]] = {
     "MEAN": reduction,
     "REDUCE_MAX": reduction,
     "SUM": reduction,
+    "TRANSPOSE_CONV": transpose_conv,
 }
 
 __all__ = ["KERNELS", "MOVERS", "Broadcast", "broadcast"]
