@@ -21,6 +21,7 @@ from sqp_tflite.codegen.kernels import Kernel, Mover
 from sqp_tflite.codegen.moving import copy_of, view
 from sqp_tflite.codegen.pooling import pool_2d
 from sqp_tflite.codegen.refusal import Unsupported, refuse
+from sqp_tflite.codegen.source import C_TYPES
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
 from sqp_tflite.report import Finding, Kind
@@ -135,6 +136,9 @@ class _Builder:
 
     def take(self, op: Op) -> None:
         operands = self.graph.operands(op)
+        for tensor in (*operands, *(self.graph.tensors[index] for index in op.outputs)):
+            if tensor.dtype not in C_TYPES and not tensor.constant:
+                refuse(op, "computes with numbers that C has", tensor.dtype)
         if op.name in BUILDERS and all(tensor.constant for tensor in operands) and len(op.outputs) == 1:
             self._fold(op)
         elif op.name in ALIASES:

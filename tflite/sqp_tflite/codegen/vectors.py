@@ -17,7 +17,8 @@ _LARGEST_BYTES = 32768
 
 
 def made_up(graph: Graph, content: bytes) -> Golden | None:
-    """Returns vectors: inputs at the ends of their range, at 0, and random; None where the interpreter is missing.
+    """Returns vectors: inputs at the ends of their range, at 0, and random. None where the interpreter
+    is missing, and where no output is finite.
 
     Args:
         graph: The file.
@@ -32,9 +33,14 @@ def made_up(graph: Graph, content: bytes) -> Golden | None:
     count = max(1, min(COUNT, _LARGEST_BYTES // max(sizes, 1)))
     generator = np.random.default_rng(0)
     codes = tuple(_codes(tensor, count, generator) for tensor in graph.inputs)
-    given = tuple(interpreters.decode(values, tensor) for values, tensor in zip(codes, graph.inputs, strict=True))
-    outputs = interpreters.run("tflm", content, given)
-    return Golden(codes, outputs.codes, f"{NAMES['tflm']} ({interpreters.version('tflm')})")
+    for inputs in (codes, tuple(np.abs(values) if values.dtype.kind == "f" else values for values in codes)):
+        given = tuple(interpreters.decode(values, tensor) for values, tensor in zip(inputs, graph.inputs, strict=True))
+        outputs = interpreters.run("tflm", content, given).codes
+        finite = [all(np.isfinite(one[place]).all() for one in outputs) for place in range(count)]
+        if any(finite):
+            made = (tuple(one[finite] for one in inputs), tuple(one[finite] for one in outputs))
+            return Golden(*made, f"{NAMES['tflm']} ({interpreters.version('tflm')})")
+    return None
 
 
 def _codes(tensor: Tensor, count: int, generator: np.random.Generator) -> NDArray[Any]:
