@@ -7,7 +7,7 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.source.load import load
 
 
-def function(name, module="os"):
+def function(name, module="evilmod"):
     return {"module": module, "class_name": "function", "config": name, "registered_name": name}
 
 
@@ -16,12 +16,12 @@ def owned(name, registered):
 
 
 OTHER = {
-    "a function as initializer": lambda layer: layer["config"].update(kernel_initializer=function("getcwd")),
+    "a function as initializer": lambda layer: layer["config"].update(kernel_initializer=function("evil")),
     "a class as initializer": lambda layer: layer["config"].update(
         kernel_initializer={**owned("Evil", "Evil"), "config": {}}
     ),
     "a constraint": lambda layer: layer["config"].update(kernel_constraint={**owned("Evil", "Evil"), "config": {}}),
-    "a regularizer": lambda layer: layer["config"].update(bias_regularizer=function("getcwd")),
+    "a regularizer": lambda layer: layer["config"].update(bias_regularizer=function("evil")),
 }
 
 
