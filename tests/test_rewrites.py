@@ -19,6 +19,11 @@ class FromTheEnd(keras.layers.Layer):
         return tf.cumsum(x, 1, exclusive=True, reverse=True)
 
 
+class Before(keras.layers.Layer):
+    def call(self, x):
+        return tf.cumsum(x, 1, exclusive=True)
+
+
 def gated(layer, **named):
     return lambda x: L.Multiply()([layer(4, 3, activation="relu", **named)(x), layer(4, 3, **named)(x)])
 
@@ -70,6 +75,9 @@ INTEGER = {
     "a running sum of a sequence": ((6, 3), lambda x: keras.ops.cumsum(x, axis=1), "Cumsum"),
     "a running sum of channels": ((6, 3), lambda x: keras.ops.cumsum(L.Dense(5)(x), axis=-1), "Cumsum"),
     "a sum from the end": ((6, 3), FromTheEnd(), "Cumsum"),
+    "a running sum of many steps": ((530, 2), lambda x: keras.ops.cumsum(x, axis=1), "Cumsum"),
+    "many steps, in whole blocks": ((24 * 24, 2), Before(), "Cumsum"),
+    "many steps from the end": ((530, 2), FromTheEnd(), "Cumsum"),
     "turned in time": ((6, 3), lambda x: keras.ops.flip(x, axis=1), "ReverseV2"),
     "turned both ways": ((6, 5, 3), lambda x: keras.ops.flip(x, axis=(1, -1)), "ReverseV2"),
     "a slope for each position": ((4, 4, 3), lambda x: L.PReLU("uniform")(L.Conv2D(3, 1)(x)), "Relu of Neg"),

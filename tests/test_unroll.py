@@ -6,6 +6,7 @@ import pytest
 
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.pipeline import export
+from sqp_tflite.run.interpreters import run
 from sqp_tflite.source.load import load
 from sqp_tflite.source.plan import plan
 from sqp_tflite.source.trace import trace
@@ -79,3 +80,53 @@ def test_open_time_steps_inside_the_model_are_refused():
     built = keras.Model(i, L.Dense(2)(L.SimpleRNN(3, activation="squareplus", name="rnn")(Cut()(i))))
     with pytest.raises(RefusedError, match="`rnn`.*time dimension must be fixed.*an open number.*keras.Input"):
         trace(plan(load(built)))
+
+
+class Around(L.LSTM):
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        return 2.0 * super().call(keras.ops.flip(sequences, 1), initial_state, mask, training) + 1.0
+
+
+class Pooled(L.GRU):
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        return super().call(sequences[:, ::2], initial_state, mask, training)
+
+
+class WithOwnLoop(L.LSTM):
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        states = self.get_initial_state(1)
+        for step in range(sequences.shape[1]):
+            last, states = self.cell(sequences[:, step] * (step + 1.0), states)
+        return last
+
+
+class Scaled(L.GRU):
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        return super().inner_loop(3.0 * sequences, initial_state, mask, training)
+
+
+@keras.saving.register_keras_serializable(package="mine", name="LSTM")
+class SameName(L.LSTM):
+    def call(self, sequences, initial_state=None, mask=None, training=False):
+        return super().call(sequences, initial_state, mask, training) - 0.5
+
+
+@pytest.mark.parametrize("kind", [Around, Pooled, WithOwnLoop, Scaled, SameName])
+def test_what_a_subclass_does_in_its_call_is_in_the_file(kind, tmp_path):
+    """Beside a layer of Keras's own class, which has other weights."""
+    keras.utils.set_random_seed(0)
+    x = keras.Input((4, 3), name="x")
+    built = keras.Model(x, L.Concatenate()([kind(2, **GATES, name="own")(x), L.LSTM(2, **GATES)(x)]))
+    source = built
+    if kind is SameName:
+        built.save(source := tmp_path / "model.keras")
+    done = export(source, data=data())
+    assert done.report.verdict == "ok"
+    plain = kind.__base__(2, **GATES)
+    plain.build((None, 4, 3))
+    plain.set_weights(built.get_layer("own").get_weights())
+    wanted = built.predict(data()["x"], verbose=0)
+    (made,) = run("litert", done.model_bytes, (data()["x"],)).values
+    # The sums of a dozen products in float32, four steps deep.
+    np.testing.assert_allclose(made, wanted, atol=1e-5)
+    assert np.abs(plain(data()["x"]) - wanted[:, :2]).max() > 0.01

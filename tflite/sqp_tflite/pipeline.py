@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from sqp_tflite import accept, limits, making
-from sqp_tflite.agreement import GIVEN, MADE_UP, WRITTEN, Agreement
+from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
+from sqp_tflite.disagreement import require_parity
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
 from sqp_tflite.emit.rendering import render
@@ -27,14 +28,12 @@ from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Compared, Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.combinations import INTEGER_IO
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.places import Place
-from sqp_tflite.report import Finding, Kind, LayerError, Report
+from sqp_tflite.report import Finding, Kind, Report
 from sqp_tflite.run.compare import SAME_FILE, compare, tolerance_of
 from sqp_tflite.run.judge import Reference, with_head
-from sqp_tflite.run.layer_errors import worst_layers
 from sqp_tflite.run.memory import memory, over_budget
 from sqp_tflite.run.reference import positive, quantities, reference
 from sqp_tflite.run.rounding import rounding
@@ -46,7 +45,6 @@ from sqp_tflite.source.load import load
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
 from sqp_tflite.validate import inputs, places, style, validate
-from sqp_tflite.wording import harmless
 from sqp_tflite.worker import Worker, lent, may_fork
 
 Progress = Callable[[str], None]
@@ -204,7 +202,7 @@ def run(
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
         compared = done.keep(_compared(content, graph, given, changed, options))
-        _require_parity(compared, options, given, changed, made.layer_errors)
+        require_parity(compared, options, given, changed, made)
     report = done.report("ok")
     tell("emit")  # From the proven file only.
     files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style(options))
@@ -303,37 +301,6 @@ def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
         f"output `{worst.output}` is off by up to {worst.error_of_range:.2g} of its range from your model: the new "
         "activations want a short training. Use sqp_keras.replace_activations and sqp_keras.distill, then export.",
     )
-
-
-def _require_parity(
-    compared: Compared, options: ExportOptions, given: Given, changed: Exchanged, layer_errors: tuple[LayerError, ...]
-) -> None:
-    """The target must run the file and agree; another interpreter that runs it must agree too."""
-    runtime = runtime_of(options.wanted.target)
-    bad = [row for row in compared.rows if row.status in ("differs", "failed") and row.runtime == runtime]
-    bad += [row for row in compared.rows if row.status == "differs" and row.runtime != runtime]
-    if not bad:
-        return
-    # Against both models it is often the same.
-    listed = "".join(dict.fromkeys(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad))
-    remedy = ""
-    if changed.repaired and not any(row.against == WRITTEN for row in bad):
-        remedy = (
-            "\nThe interpreters look the tables up right: it is the whole that is not the reference. Pass the model "
-            "that the file was made from with --reference, or keep what its kernels compute with --faithful."
-        )
-    elif changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
-        remedy = "\nThe file is what was written; the exchange of activations is what changed the outputs. " + (
-            "Lower --max-error, or accept it with --max-change."
-            if changed.accurate
-            else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
-            "sqp_keras.distill) and export the result, or accept the change with --max-change."
-        )
-    elif options.finished not in INTEGER_IO and any((row.runtime, row.status) == (runtime, "differs") for row in bad):
-        remedy = f"\n{worst_layers(layer_errors, options.wanted.quantize)}".rstrip()
-    if not given.inputs.given:
-        remedy += f"\nThis was {MADE_UP}."
-    raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
 
 
 def _rendered(

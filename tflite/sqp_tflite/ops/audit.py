@@ -151,18 +151,22 @@ def release_notes(graph: Graph, target: str, stand_in: str = "") -> tuple[str, .
 
 
 def _about_scales(graph: Graph, target: str) -> tuple[str, ...]:
-    dense = [_scale_per_unit(subgraph, op) for subgraph, op in graph.all_ops() if _integer_dense(op)]
-    if target in ONE_SCALE and dense:
+    if target in ONE_SCALE and any(_integer_dense(op) for _, op in graph.all_ops()):
         return (
             f"Dense layers have one weight scale each, as with --per-tensor: {NAMES[target]} ignores the others, "
             "without an error.",
         )
-    if target != "tflm" or not any(dense):
+    if target != "tflm" or not scale_per_unit(graph):
         return ()
     return (
         "Dense layers have a scale per unit: this needs TensorFlow Lite Micro of November 2024 or later. Earlier ones "
         "compute something else without an error; for them export with --target tflm@2023 or --per-tensor.",
     )
+
+
+def scale_per_unit(graph: Graph) -> bool:
+    """Returns whether a dense layer of integers has weights with a scale for each unit."""
+    return any(_scale_per_unit(subgraph, op) for subgraph, op in graph.all_ops() if _integer_dense(op))
 
 
 def _integer_dense(op: Op) -> bool:

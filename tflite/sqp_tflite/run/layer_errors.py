@@ -23,27 +23,28 @@ _NAMED = 3
 """Layers that a message names."""
 
 _NEXT = {
-    "int8": "Next: --quantize int16x8, whose numbers between the layers are 256 times finer.",
-    "int16x8": "Next: --quantize float32; what is left is mostly the rounding of the weights to 8 bits.",
+    "int8": ("--quantize int16x8", "whose numbers between the layers are 256 times finer."),
+    "int16x8": ("--quantize float32", "because what is left is mostly the rounding of the weights to 8 bits."),
 }
 
 
-def worst_layers(errors: tuple[LayerError, ...], quantize: str) -> str:
+def worst_layers(errors: tuple[LayerError, ...], quantize: str, before: str = "") -> str:
     """Returns where a file of integers that does not agree loses accuracy, and what to do; "" for the float types.
 
     Args:
         errors: Worst first; () where they were not measured.
         quantize: The number type.
+        before: What the message has said already: an option is named once.
     """
     if quantize not in _NEXT:
         return ""
+    option, why = _NEXT[quantize]
     shown = ", ".join(
         f"`{shortened(harmless(row.layer), LONGEST_NAME)}` ({row.error_of_range:.2g} of its range)"
         for row in errors[:_NAMED]
     )
-    return (f"Furthest from the float file: {shown}; errors add up from layer to layer. " if shown else "") + _NEXT[
-        quantize
-    ]
+    parts = [f"Furthest from the float file: {shown}; errors add up from layer to layer."] if shown else []
+    return " ".join(parts if option in before else [*parts, f"Next: {option}, {why}"])
 
 
 def pairs(plain: Subgraph, reduced: Subgraph, layers: LayerNames) -> tuple[tuple[str, str, str], ...]:

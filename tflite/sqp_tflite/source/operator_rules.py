@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sqp_tflite.layer_names import in_scope
 from sqp_tflite.source.frozen import Frozen
@@ -117,7 +118,7 @@ def divided(graph: Frozen, op: Any) -> None:
 
 
 MOST_STEPS = 512
-"""A running sum over more steps would need more than 256 KiB of weights."""
+"""A running sum over more steps would need more than 256 KiB of weights at once: it is made of shorter ones."""
 
 
 def running_sum(graph: Frozen, op: Any) -> None:
@@ -128,15 +129,50 @@ def running_sum(graph: Frozen, op: Any) -> None:
     sizes = shape.as_list()
     place = int(axis) % len(sizes)
     steps = sizes[place]
-    if not 0 < steps <= MOST_STEPS:
+    if steps <= 0:
         return
-    ones = np.triu(np.ones((steps, steps), np.float32), 1 if op.get_attr("exclusive") else 0)
     order = [*(axis for axis in range(len(sizes)) if axis != place), place]
     swapped = _transposed(graph, op, graph.name_of(op.inputs[0]), order)
     rows = graph.reshaped(op, swapped, (math.prod(sizes) // steps, steps))
-    triangle = graph.constant(op.name, ones.T.copy() if op.get_attr("reverse") else ones)
-    summed = graph.reshaped(op, graph.add("MatMul", op.name, [rows, triangle], like=op), [sizes[i] for i in order])
-    graph.replace(op, "Identity", [_transposed(graph, op, summed, np.argsort(order).tolist())])
+    own, reverse = not op.get_attr("exclusive"), op.get_attr("reverse")
+    if steps <= MOST_STEPS:
+        made = _summed(graph, op, rows, _triangle(steps, own, reverse))
+    else:
+        made = _in_blocks(graph, op, rows, (math.prod(sizes) // steps, steps))
+    back = graph.reshaped(op, made, [sizes[i] for i in order])
+    graph.replace(op, "Identity", [_transposed(graph, op, back, np.argsort(order).tolist())])
+
+
+def _triangle(steps: int, own: bool, reverse: bool) -> NDArray[np.float32]:
+    """Returns what sums the entries up to each, `own` says whether with the entry itself."""
+    ones = np.triu(np.ones((steps, steps), np.float32), 0 if own else 1)
+    return np.ascontiguousarray(ones.T) if reverse else ones
+
+
+def _summed(graph: Frozen, op: Any, rows: str, weights: NDArray[np.float32]) -> str:
+    return graph.add("MatMul", op.name, [rows, graph.constant(op.name, weights)], like=op)
+
+
+def _in_blocks(graph: Frozen, op: Any, rows: str, sizes: tuple[int, int]) -> str:
+    """The sum inside a block, and that of all blocks before it; the last block is filled up with zeros."""
+    count, steps = sizes
+    block = math.isqrt(steps - 1) + 1
+    blocks = -(-steps // block)
+    own, reverse = not op.get_attr("exclusive"), op.get_attr("reverse")
+    if blocks * block > steps:
+        widths = graph.constant(op.name, np.array([(0, 0), (0, blocks * block - steps)], np.int32))
+        rows = graph.add("Pad", op.name, [rows, widths], like=op)
+    parts = graph.reshaped(op, rows, (count * blocks, block))
+    inside = graph.reshaped(op, _summed(graph, op, parts, _triangle(block, own, reverse)), (count, blocks, block))
+    whole = graph.reshaped(op, _summed(graph, op, parts, np.ones((block, 1), np.float32)), (count, blocks))
+    before = graph.reshaped(op, _summed(graph, op, whole, _triangle(blocks, False, reverse)), (count, blocks, 1))
+    made = graph.reshaped(op, graph.add("AddV2", op.name, [inside, before], like=op), (count, blocks * block))
+    if blocks * block == steps:
+        return made
+    ends = [graph.constant(op.name, np.array(place, np.int32)) for place in ((0, 0), (count, steps))]
+    cut = graph.add("Slice", op.name, [made, *ends], like=op)
+    graph.node(cut).attr["Index"].type = graph.INT32
+    return cut
 
 
 def _transposed(graph: Frozen, op: Any, source: str, order: list[int]) -> str:

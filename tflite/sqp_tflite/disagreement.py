@@ -1,0 +1,70 @@
+"""Refuses a file that does not agree with its model, and says what helps."""
+
+from __future__ import annotations
+
+from sqp_tflite.agreement import MADE_UP, WRITTEN, Agreement
+from sqp_tflite.errors import ParityError
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.journal import Compared, Given
+from sqp_tflite.making import Made
+from sqp_tflite.ops.audit import scale_per_unit
+from sqp_tflite.ops.combinations import INTEGER_IO
+from sqp_tflite.ops.policy import NAMES, runtime_of
+from sqp_tflite.options import ExportOptions
+from sqp_tflite.run.layer_errors import worst_layers
+from sqp_tflite.source.exchange import Exchanged
+from sqp_tflite.wording import harmless
+
+_ONE_SCALE = "tflite-runtime"
+"""Seen on RNNoise at int16x8: 0.8 of the range off with a scale per unit, right with one scale for each dense layer."""
+
+
+def require_parity(compared: Compared, options: ExportOptions, given: Given, changed: Exchanged, made: Made) -> None:
+    """Raises unless the target runs the file and agrees; another interpreter that runs it must agree too.
+
+    Args:
+        compared: How the file agrees.
+        options: What was asked for.
+        given: The model and the inputs.
+        changed: The model with other activations.
+        made: The file.
+
+    Raises:
+        ParityError: It does not agree; the message ends with what to do.
+    """
+    runtime = runtime_of(options.wanted.target)
+    bad = [row for row in compared.rows if row.status in ("differs", "failed") and row.runtime == runtime]
+    bad += [row for row in compared.rows if row.status == "differs" and row.runtime != runtime]
+    if not bad:
+        return
+    # Against both models it is often the same.
+    listed = "".join(dict.fromkeys(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad))
+    remedy = ""
+    if changed.repaired and not any(row.against == WRITTEN for row in bad):
+        remedy = (
+            "\nThe interpreters look the tables up right: it is the whole that is not the reference. Pass the model "
+            "that the file was made from with --reference, or keep what its kernels compute with --faithful."
+        )
+    elif changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
+        remedy = "\nThe file is what was written; the exchange of activations is what changed the outputs. " + (
+            "Lower --max-error, or accept it with --max-change."
+            if changed.accurate
+            else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
+            "sqp_keras.distill) and export the result, or accept the change with --max-change."
+        )
+    elif _one_scale_helps(bad, options, made.graph):
+        remedy = (
+            f"\nOnly {NAMES[_ONE_SCALE]} differs, which is not safe with a scale per unit of a dense layer at "
+            f"{options.wanted.quantize}. Use --per-tensor, which gives each of these layers one."
+        )
+    elif options.finished not in INTEGER_IO and any((row.runtime, row.status) == (runtime, "differs") for row in bad):
+        remedy = f"\n{worst_layers(made.layer_errors, options.wanted.quantize, listed)}".rstrip()
+    if not given.inputs.given:
+        remedy += f"\nThis was {MADE_UP}."
+    raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
+
+
+def _one_scale_helps(bad: list[Agreement], options: ExportOptions, graph: Graph) -> bool:
+    """Whether only tflite-runtime differs, where the file has what it does not compute reliably."""
+    others = {row.runtime for row in bad} != {_ONE_SCALE}
+    return not others and options.wanted.quantize == "int16x8" and options.finished is None and scale_per_unit(graph)
