@@ -171,10 +171,10 @@ def arithmetic_table(found: dict[str, list[str]]) -> list[str]:
     return lines + [f"| {name} | {len(steps)} | {' '.join(steps)} |" for name, steps in found.items()]
 
 
-def write(part: str, lines: list[str]) -> None:
+def write(part: str, lines: list[str], program: str = "activations") -> None:
     """Puts the lines between the markers of `part` in the page."""
     page = DOCS.read_text()
-    begin, end = f"<!-- {part}: begin (benchmarks/activations.py --write) -->", f"<!-- {part}: end -->"
+    begin, end = f"<!-- {part}: begin (benchmarks/{program}.py --write) -->", f"<!-- {part}: end -->"
     DOCS.write_text(page[: page.index(begin) + len(begin)] + "\n" + "\n".join(lines) + "\n" + page[page.index(end) :])
 
 
