@@ -180,6 +180,7 @@ def test_positive_activations_can_stay_above_zero(tmp_path, rule):
     assert np.min(plain(-100 * x)[1]) == 0.0
     new, report = sqp_keras.replace_activations(model, rule, data=x, positive=True)
     assert "exactly 0" not in str(report)
+    assert ('use "accurate" unless' in str(report)) == (rule == "fast")
     new.save(tmp_path / "m.keras")
     values = keras.models.load_model(tmp_path / "m.keras")(x)
     for row, value in zip(report.replacements[:2], values, strict=False):

@@ -18,6 +18,12 @@ from sqp_keras.models.rebuild import CannotCopyError, rebuild
 from sqp_keras.models.rules import Cause, Decision
 from sqp_keras.models.sites import function_at, in_own_code, paths, sites
 
+_FARTHER_OFF = (
+    '"fast" stays ten to hundreds of times as far off as "accurate", even after distill: use "accurate" unless the '
+    "device has no time for its roots"
+)
+"""docs/algebraic.md has the figures; benchmarks/distill_zoo.py measures them."""
+
 _REMEDY_OF_ZERO = "before a logarithm, a square root or a division pass positive=True"
 
 
@@ -72,10 +78,11 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class ReplacementReport:
-    """What `replace_activations` did, in the order of the model's layers."""
+    """What `replace_activations` did, in the order of the model's layers; `fast` if a rule was "fast"."""
 
     replacements: tuple[Replacement, ...]
     unchanged: tuple[Unchanged, ...]
+    fast: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as plain data."""
@@ -93,6 +100,7 @@ class ReplacementReport:
         lines += [f"note: {r.layer}: {r.note}" for r in self.replacements if r.note]
         zero = ", ".join(sorted({r.was for r in self.replacements if r.least == 0.0}))
         lines += [f"note: can be exactly 0 here: {zero}; {_REMEDY_OF_ZERO}"] if zero else []
+        lines += [f"note: {_FARTHER_OFF}"] if self.fast and self.replacements else []
         lines += [f"unchanged: {u.layer} ({u.activation}): {u.reason}" for u in self.unchanged]
         return "\n".join(lines)
 
@@ -115,7 +123,8 @@ def replace_activations(
         model: A built Keras model: Sequential, functional, nested, shared layers, recurrent layers, wrappers, and
             subclassed models and layers that can be made from their configuration.
         rule: "accurate": sums of square roots with enough terms. "fast": as few roots as possible, mostly one, with b
-            fitted to the layer's own inputs if `data` is given; meant to be followed by `distill`. A mapping from the
+            fitted to the layer's own inputs if `data` is given; meant to be followed by `distill`, and still ten to
+            hundreds of times as far off as "accurate" (docs/algebraic.md). A mapping from the
             name of a layer, of a nested model or of an activation (the most specific one counts, "*" is all others)
             to one of these, to "keep", to the name of an activation such as "hard_silu", or to a layer such as
             Squareplus(b=2.0).
@@ -135,6 +144,7 @@ def replace_activations(
         new, report = replace_activations(model, {"silu": "accurate", "head": "keep"}, data=x_train)
     """
     model, custom_objects = accept.model("model", model), accept.objects("custom_objects", custom_objects)
+    given = tuple(rule.values()) if isinstance(rule, Mapping) else (rule,)
     found, keep, positive = sites(model), accept.names("keep", keep), accept.boolean("positive", positive)
     decisions = _without_hidden(model, rules.decide(found, rule, keep, max_error, data is not None, positive))
     changed = [decision for decision in decisions if decision.form]
@@ -150,7 +160,7 @@ def replace_activations(
         for d in decisions
         if d.cause is not None and d.was != "linear"
     )
-    return new, ReplacementReport(replacements, unchanged)
+    return new, ReplacementReport(replacements, unchanged, "fast" in given)
 
 
 def _without_hidden(model: keras.Model, decisions: tuple[Decision, ...]) -> tuple[Decision, ...]:

@@ -298,8 +298,9 @@ def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
     if changed.accurate or worst is None or (worst.error_of_range or 0.0) <= ACCURATE_CHANGE:
         return ()
     return (
-        f"output `{worst.output}` is off by up to {worst.error_of_range:.2g} of its range from your model: the new "
-        "activations want a short training. Use sqp_keras.replace_activations and sqp_keras.distill, then export.",
+        f"output `{worst.output}` is off by up to {worst.error_of_range:.2g} of its range from your model. "
+        "Use --replace accurate, which needs no training and stays nearer; or, if the device has no time for its "
+        "roots, sqp_keras.replace_activations and sqp_keras.distill, and export the result.",
     )
 
 

@@ -216,7 +216,8 @@ def _activations(parser: argparse.ArgumentParser) -> None:
         "--replace",
         metavar="RULE",
         help="replace the activations that need exp or log: accurate (close enough to need no retraining), fast (one "
-        "square root each), or a list by activation or layer such as silu=accurate,tanh=fast",
+        "square root each; ten to hundreds of times as far off, even after training), or a list by activation or layer "
+        "such as silu=accurate,tanh=fast",
     )
     group.add_argument("--head", choices=HEADS, default="keep", help="logits drops a final softmax or sigmoid")
     group.add_argument(
