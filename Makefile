@@ -6,13 +6,14 @@ READY := $(VENV)/.ready
 SECONDS ?= 600
 SEED ?=
 
-.PHONY: demo test test-large test-torch fuzz lint paper package package-check readers-check clean help
+.PHONY: demo test test-large test-torch matrix fuzz lint paper package package-check readers-check clean help
 
 help:
 	@echo "make demo           train on real digits, export, prove the file on every runtime (about a minute after set-up)"
 	@echo "make test           run the tests (about four minutes on two cores)"
 	@echo "make test-large     run the tests that make test leaves out: large networks, long training"
 	@echo "make test-torch     run the tests of the PyTorch backend in an environment of their own (about 5 GB)"
+	@echo "make matrix         tests on other versions of Python, Keras, TensorFlow and numpy, an environment each (hours, 3 GB at a time)"
 	@echo "make fuzz           damaged files, strange calls, blocked streams: make fuzz SECONDS=1800 SEED=7 (default: 10 minutes)"
 	@echo "make lint           format check, lint, types"
 	@echo "make paper          reproduce the paper's table and figures on this machine (under ten minutes)"
@@ -45,6 +46,10 @@ test-large: $(READY)
 
 test-torch: .venv-torch/.ready
 	PYTHONPATH=. .venv-torch/bin/python -m pytest --noconftest -o addopts= -W ignore tests/on_torch.py
+
+# Needs Python only. Part of it: make matrix ONLY="Python 3.13"
+matrix:
+	$(PYTHON) -m tools.version_matrix --write $(if $(ONLY),--only "$(ONLY)")
 
 fuzz: $(READY)
 	$(BIN)/python -m tools.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
