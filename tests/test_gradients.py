@@ -167,7 +167,9 @@ def test_tensorflow_itself_has_fewer_nestings(count, failed):
     assert set(json.loads(done.stdout)) == set(failed), done.stderr
 
 
-@pytest.mark.parametrize("order", ["r", "f", "rr", "fr", "rrr"])
+@pytest.mark.parametrize(
+    "order", ["r", "f", "rr", "fr", "rrr", *(pytest.param(o, marks=pytest.mark.large) for o in ("ff", "fff", "frr"))]
+)
 @pytest.mark.parametrize("call", [positional, tensor_b])
 def test_derivatives_of_a_compiled_function_from_outside(call, order):
     inside = tf.function(call, autograph=False)
