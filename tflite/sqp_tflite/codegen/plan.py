@@ -110,6 +110,10 @@ def _of_file(graph: Graph) -> Sequence[Finding]:
     if any(tensor.variable for tensor in graph.main.tensors):
         rule = "C code keeps nothing between two calls; states must be inputs and outputs."
         found.append(Finding("", "", "", rule, "Export with --state.", Kind.STATE))
+    for tensor in dict.fromkeys((*graph.inputs, *graph.outputs)):
+        if tensor.dtype not in C_TYPES:
+            rule = f"Inputs and outputs hold floats or integers. `{tensor.name}` holds {tensor.dtype}."
+            found.append(Finding(tensor.name, "", tensor.dtype, rule, "Export with --io float32 or int8.", Kind.DTYPE))
     for tensor in graph.main.tensors:
         if tensor.open and not tensor.constant:
             rule = f"Every dimension must be known. `{tensor.name}` is {tensor.shape}, of which some may change."
