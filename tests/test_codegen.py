@@ -7,9 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
+from sqp_tflite import export
 from sqp_tflite.codegen.arithmetic import Multiplier, multiplier, requantized
 from sqp_tflite.codegen.elementwise import BUILDERS
 from sqp_tflite.codegen.families import KERNELS, MOVERS
@@ -271,3 +273,18 @@ def test_the_example_is_what_the_command_writes_and_it_reads_a_digit(command, tm
     subprocess.run(build, check=True)
     printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
     assert printed.endswith("This is a 3.\n")
+
+
+def test_an_export_emits_code_proven_with_its_data_or_writes_nothing(tmp_path):
+    pytest.importorskip("tflite_micro")
+    inputs = keras.Input((4, 4, 2), name="image")
+    made = keras.layers.Conv2D(3, 1, activation="squareplus")(inputs)
+    data = {"image": np.random.default_rng(0).normal(size=(20, 4, 4, 2)).astype(np.float32)}
+    export(keras.Model(inputs, made), tmp_path / "net.tflite", data=data, emit=["code"])
+    manifest = json.loads((tmp_path / "net_code" / "net_manifest.json").read_text())
+    assert manifest["golden_vectors"] == 8
+    larger = keras.layers.UpSampling2D(2, interpolation="bilinear")(made)
+    with pytest.raises(RefusedError, match="RESIZE_BILINEAR has no C form") as caught:
+        export(keras.Model(inputs, larger), tmp_path / "up.tflite", data=data, emit=["code"])
+    assert caught.value.report.verdict == "refused"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("up")]

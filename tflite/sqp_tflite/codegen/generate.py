@@ -37,6 +37,7 @@ class Code:
         memory: Where it lies.
         constant_bytes: Bytes of constants by role.
         macs: Multiplications with an addition in one run.
+        declaration: Head of the function that runs the model.
     """
 
     header: str
@@ -45,6 +46,7 @@ class Code:
     memory: Memory
     constant_bytes: tuple[tuple[str, int], ...]
     macs: int
+    declaration: str
 
 
 def generate(graph: Graph, style: CStyle, name: str) -> Code:
@@ -67,7 +69,9 @@ def generate(graph: Graph, style: CStyle, name: str) -> Code:
     macs = sum(step.kernel.macs for step in steps.steps if step.kernel)
     text = _source(writer, style, name, calls)
     header = _header(writer, graph, style, name)
-    return Code(header, text, steps, arena, tuple(sorted(source.constant_bytes.items())), macs)
+    return Code(
+        header, text, steps, arena, tuple(sorted(source.constant_bytes.items())), macs, writer.declaration(style)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqp_tflite.codegen.generate import ABI, MADE_BY, Code, generate
+from sqp_tflite.codegen.literals import string_text
 from sqp_tflite.codegen.naming import CStyle, Golden
 from sqp_tflite.codegen.selftest import selftest
 from sqp_tflite.flatbuffer.graph import Graph
@@ -18,6 +19,7 @@ FILES: Mapping[str, str] = {
     "{p}.c": "",
     "{p}_selftest.c": "",
     "{p}_manifest.json": "{p}.h",
+    "README.md": "",
     "CMakeLists.txt": "",
     "library.properties": "",
     "library.json": "{p}.h",
@@ -45,6 +47,31 @@ else()
     target_compile_options({prefix} PRIVATE -ffp-contract=off)
   endif()
 endif()
+"""
+
+_README = """\
+# {prefix}: a neural network as C
+
+<!-- {made} -->
+
+`{prefix}.c` computes what the file `{name}` computes on TensorFlow Lite Micro's reference kernels, in every bit.
+
+```c
+#include "{prefix}.h"
+
+static {prefix}_arena arena;  /* {arena:,} bytes */
+
+{declaration};  /* call it with &arena */
+```
+
+| | bytes |
+|---|---:|
+| arena, yours | {arena:,} |
+| constants | {constants:,} |
+
+Compile with `-std=c99 -O2 -ffp-contract=off`. `{prefix}_selftest` in `{prefix}_selftest.c` runs the golden vectors and
+returns how many outputs differ; `{macro}_SELFTEST_BYTES` of memory are enough for it. `{macro}_PORTABLE`, defined
+for the compiler, leaves out the instructions of single cores; `{macro}_CONST` and `{macro}_PLACE` place the constants.
 """
 
 _ARDUINO = """\
@@ -93,6 +120,14 @@ def package(graph: Graph, style: CStyle, name: str, vectors: Golden | None) -> t
     manifest["files"] = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in sorted(files.items())}
     made = {"made": MADE_BY, "prefix": prefix, "sources": sources}
     files[f"{prefix}_manifest.json"] = json.dumps(manifest, indent=2) + "\n"
+    files["README.md"] = _README.format(
+        **made,
+        name=string_text(name).replace("`", "'"),
+        macro=style.macro,
+        arena=code.memory.size,
+        constants=sum(size for _, size in code.constant_bytes),
+        declaration=code.declaration,
+    )
     files["CMakeLists.txt"] = _CMAKE.format(**made)
     files["library.properties"] = _ARDUINO.format(**made)
     files["library.json"] = json.dumps(library, indent=2) + "\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
 from sqp_tflite.emit import CStyle, Golden, Material, check_known, emit
 from sqp_tflite.emit.emit import Artefact
 from sqp_tflite.emit.golden import count_for
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.places import Place
@@ -66,10 +67,15 @@ def firmware(
 
     Raises:
         BadInputError: An artefact cannot be made.
+        RefusedError: Something in the file has no C form.
     """
     wanted = tuple(kinds)
     vectors = golden(content, graph, report.target, samples) if _NEED_GOLDEN & set(wanted) else None
-    return emit(wanted, Material(content, graph, report, style or CStyle(), arena, vectors))
+    try:
+        return emit(wanted, Material(content, graph, report, style or CStyle(), arena, vectors))
+    except RefusedError as error:
+        refused = dataclasses.replace(report, verdict="refused", output=None, findings=error.findings)
+        raise RefusedError(str(error), error.findings, refused) from error
 
 
 def golden(content: bytes, graph: Graph, target: str, samples: Samples) -> Golden:
