@@ -22,7 +22,9 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "code.md"
+README = ROOT / "README.md"
 BEGIN, END = "<!-- rows -->", "<!-- /rows -->"
+CODE, CODE_END = "<!-- code -->", "<!-- /code -->"
 OWN = ("digits", "dense")
 UNROLLED = ("Z04", "Z05", "Z25", "residual_recurrent")
 """Recurrent networks, whose steps the file repeats: minutes of conversion and megabytes of source."""
@@ -112,13 +114,18 @@ def measured(name: str, form: str, content: bytes, core: str = "M4F", *flags: st
     from sqp_tflite.codegen.generate import generate
     from sqp_tflite.codegen.naming import CStyle
     from sqp_tflite.codegen.vectors import made_up
+    from sqp_tflite.errors import BadInputError
     from sqp_tflite.flatbuffer.read import read
     from sqp_tflite.run.memory import memory
     from tools.mcu import emulator, model
 
     graph = read(content)
     code = generate(graph, CStyle(), name)
-    _, arena = memory(content, graph, "tflm")
+    try:
+        _, arena = memory(content, graph, "tflm")
+    except BadInputError as error:  # Larger than what is tried.
+        print(f"{name} {form}: {error}", flush=True)
+        arena = None
     vectors = made_up(graph, content)
     if vectors is None:
         raise RuntimeError(f"{name} {form}: no golden vectors.")
@@ -141,7 +148,7 @@ def table(rows: list[Row]) -> list[str]:
         each = f"{row.instructions / row.macs:.1f}" if row.macs else ""
         lines.append(
             f"| {row.model}{exact} | {row.form} | {row.macs:,} | {row.instructions:,} | {each} | {row.flash:,} | "
-            f"{row.arena:,} | {row.bound:,} | {row.tflm[0]:,} to {row.tflm[1]:,} |"
+            f"{row.arena:,} | {row.bound:,} | {f'{row.tflm[0]:,} to {row.tflm[1]:,}' if row.tflm[1] else 'not found'} |"
         )
     return lines
 
@@ -203,6 +210,9 @@ def main() -> None:
             head, _, rest = PAGE.read_text().partition(BEGIN)
             body = "\n".join([*table(rows), "", "## The digits network on each core", "", *cores(folder)])
             PAGE.write_text(f"{head}{BEGIN}\n{body}\n{END}{rest.partition(END)[2]}")
+            own = table([row for row in rows if row.model == "digits"])
+            head, _, rest = README.read_text().partition(CODE)
+            README.write_text("\n".join([f"{head}{CODE}", *own, f"{CODE_END}{rest.partition(CODE_END)[2]}"]))
 
 
 if __name__ == "__main__":

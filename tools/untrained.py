@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from sqp_tflite import making, pipeline
+from sqp_tflite.errors import RefusedError
 from sqp_tflite.journal import Journal
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.options import ExportOptions
@@ -44,6 +45,9 @@ def file_of(model: keras.Model, data: dict[str, np.ndarray], form: str) -> bytes
         model: The model.
         data: Samples by input name.
         form: One of `FORMS`.
+
+    Raises:
+        RefusedError: The interpreter lacks an operator of it.
     """
     quantize, lowering = FORMS[form]
     wanted = Combination(quantize, lowering, "tflm")
@@ -52,4 +56,7 @@ def file_of(model: keras.Model, data: dict[str, np.ndarray], form: str) -> bytes
     with lent("convert", IMPORTS, fork=may_fork()) as worker:
         given = done.keep(pipeline._loaded(options))
         changed, planned = making.planned(options, given, done)
-        return making.made(options, given, changed, planned, worker, done, lambda step: None).content
+        made = making.made(options, given, changed, planned, worker, done, lambda step: None)
+    if made.findings:
+        raise RefusedError("The file may not ship.", made.findings)
+    return made.content

@@ -11,6 +11,7 @@ from typing import Any
 from sqp_tflite.accept import quoted
 from sqp_tflite.codegen.naming import CStyle
 from sqp_tflite.codegen.package import FILES, package
+from sqp_tflite.codegen.plan import plan
 from sqp_tflite.codegen.vectors import made_up
 from sqp_tflite.emit.emit import Artefact, check_own
 from sqp_tflite.errors import BadInputError
@@ -95,7 +96,7 @@ def coded(
     content, what = bytes_of(str(source), allowed=allowed)
     _, graph = opened(content, what)
     require_room(graph, quoted(source), allowed)
-    package(graph, style, source.name, None)  # Refuses before the interpreter runs.
+    plan(graph)  # Refuses before the interpreter runs.
     try:
         vectors = made_up(graph, content)
     except RuntimeFailedError as error:

@@ -64,7 +64,8 @@ class Sums:
         """What is stored of each multiplier: its value, and the shift in the direction that the code needs."""
         if self.wide:
             return [(_reduced(by), 15 - by.shift) for by in self.by]
-        return [(by.value, max(-by.shift - 1, 0) if self._right else by.shift) for by in self.by]
+        right = self._right
+        return [(by.value, max(-by.shift - 1, 0) if right else by.shift) for by in self.by]
 
     @property
     def _right(self) -> bool:
