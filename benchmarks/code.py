@@ -117,7 +117,7 @@ def measured(name: str, form: str, content: bytes, core: str = "M4F", *flags: st
     from sqp_tflite.errors import BadInputError
     from sqp_tflite.flatbuffer.read import read
     from sqp_tflite.run.memory import memory
-    from tools.mcu import emulator, model
+    from tools.mcu import model
 
     graph = read(content)
     code = generate(graph, CStyle(), name)
@@ -131,7 +131,7 @@ def measured(name: str, form: str, content: bytes, core: str = "M4F", *flags: st
         raise RuntimeError(f"{name} {form}: no golden vectors.")
     with tempfile.TemporaryDirectory() as place:
         model.write(graph, vectors, Path(place))
-        run = model.measure(next(one for one in emulator.CORES if one.name == core), Path(place), *flags)
+        run = model.measure(model.CORES[core], Path(place), *flags)
     needed = (0, 0) if arena is None else (arena.low or arena.needed, arena.high or arena.needed)
     sizes = (run.flash, code.memory.size, code.memory.bound)
     return Row(name, form, code.macs, run.instructions, *sizes, needed, run.wrong)
@@ -155,23 +155,23 @@ def table(rows: list[Row]) -> list[str]:
 
 def cores(folder: Path) -> list[str]:
     """Returns the table of the digits network on each core, with and without the instructions for it."""
-    from tools.mcu import emulator
+    from tools.mcu import model
 
     path = files("digits", folder)
     lines = ["| core | numbers | instructions | flash |", "|---|---|---:|---:|"]
-    for core in emulator.CORES:
+    for core in model.CORES:
         for form, title, flags in (
             ("int8 table", "int8", ()),
             ("int8 table", "int8, portable C", ("-DNET_PORTABLE",)),
             ("float32", "float32", ()),
             ("float32", "float32, fused", ("-ffp-contract=fast",)),
         ):
-            small = core.name == "M0" and form == "float32"
-            if small or (core.name in ("M0", "M3") and flags):
+            small = core == "M0" and form == "float32"
+            if small or (core in ("M0", "M3") and flags):
                 continue
-            row = measured("digits", form, path[form].read_bytes(), core.name, *flags)
+            row = measured("digits", form, path[form].read_bytes(), core, *flags)
             exact = "" if row.wrong == 0 else f" ({row.wrong} outputs differ in their last bits)"
-            lines.append(f"| {core.name} | {title}{exact} | {row.instructions:,} | {row.flash:,} |")
+            lines.append(f"| {core} | {title}{exact} | {row.instructions:,} | {row.flash:,} |")
     return lines
 
 

@@ -10,6 +10,10 @@ from sqp_tflite.flatbuffer.graph import Graph
 from tools.mcu import emulator
 
 PREFIX = "net"
+M55 = emulator.Core(
+    "M55", ("-mcpu=cortex-m55", "-mfloat-abi=hard"), "mps3-an547", (0x0, 0x80000), (0x20000000, 0x80000), 32, True
+)
+CORES = {core.name: core for core in (*emulator.CORES, M55)}
 FOREIGN = frozenset("exp expf log logf pow powf tanh tanhf sqrtf malloc calloc free printf __errno".split())
 """What no linked program may hold: parts of libm and libc. (The compiler's own arithmetic, `__aeabi_*`, is neither.)"""
 
