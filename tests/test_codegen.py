@@ -35,6 +35,14 @@ WITHOUT_FORM = {
 }
 """Types that the interpreter runs and that no model of ours has."""
 
+RESCALING = frozenset(
+    (
+        *("ABS", "ADD", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "HARD_SWISH", "LEAKY_RELU"),
+        *("MEAN", "MUL", "PRELU", "QUANTIZE", "RELU", "RSQRT", "SQUARED_DIFFERENCE", "SUB", "SUM", "TRANSPOSE_CONV"),
+    )
+)
+"""Operators whose output has a scale of its own."""
+
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 
 
@@ -45,6 +53,11 @@ def one_operator_models() -> list[host_code.Model]:
         runs = case.dtype in kernels("tflm").get(case.op, ())
         if runs and (case.op, case.dtype) not in WITHOUT_FORM and "bool" not in case.dtype:
             found.append(host_code.coded(f"{case.op.lower()}_{case.dtype}", one_op.build(case)))
+            if case.op in RESCALING and case.dtype in one_op.QUANTIZED:
+                point = 11 if case.dtype == "int8" else 0
+                other = dataclasses.replace(case.outputs[0], scale=case.outputs[0].scale * 1.37, zero_point=point)
+                moved = dataclasses.replace(case, outputs=(other,))
+                found.append(host_code.coded(f"{case.op.lower()}_{case.dtype}_rescaled", one_op.build(moved)))
     return found
 
 
@@ -288,3 +301,37 @@ def test_an_export_emits_code_proven_with_its_data_or_writes_nothing(tmp_path):
         export(keras.Model(inputs, larger), tmp_path / "up.tflite", data=data, emit=["code"])
     assert caught.value.report.verdict == "refused"
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("up")]
+
+
+L = keras.layers
+GEOMETRIES = {
+    "groups": lambda: [L.Conv2D(8, 3, groups=2, padding="same", activation="relu")],
+    "groups of one": lambda: [L.Conv2D(12, (2, 3), groups=4, strides=2, activation="squareplus")],
+    "dilation": lambda: [L.Conv2D(6, 3, dilation_rate=2, padding="same", activation="relu6")],
+    "strides": lambda: [L.Conv2D(5, (5, 2), strides=(2, 3), padding="same"), L.AveragePooling2D(2, padding="same")],
+    "multiplier": lambda: [L.DepthwiseConv2D(3, depth_multiplier=2, padding="same", activation="relu")],
+    "uneven depthwise": lambda: [L.DepthwiseConv2D((3, 2), strides=2, padding="same"), L.Conv2D(3, 1)],
+    "wide depthwise": lambda: [L.DepthwiseConv2D((9, 5), padding="same", activation="squareplus")],
+    "transposed": lambda: [L.Conv2DTranspose(3, 3, strides=2, padding="same", activation="relu")],
+    "transposed apart": lambda: [L.Conv2DTranspose(5, 2, strides=(1, 3), padding="valid")],
+    "pool": lambda: [L.Conv2D(6, 3, padding="same", activation="squareplus"), L.MaxPooling2D((2, 3)), L.Conv2D(4, 1)],
+    "pools": lambda: [L.Conv2D(6, 3, activation="relu"), L.MaxPooling2D(3, strides=2), L.GlobalAveragePooling2D()],
+    "moved": lambda: [L.UpSampling2D((2, 3)), L.ZeroPadding2D(((1, 2), (0, 3))), L.Cropping2D(1), L.Permute((3, 1, 2))],
+    "slopes": lambda: [L.Conv2D(6, 1), L.PReLU(shared_axes=[1, 2]), L.LeakyReLU(negative_slope=0.2), L.Conv2D(2, 1)],
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("form", untrained.FORMS)
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_every_geometry_equals_the_interpreter(tmp_path, name, form):
+    pytest.importorskip("tflite_micro")
+    image = keras.Input((9, 7, 4), name="image")
+    made = image
+    for layer in GEOMETRIES[name]():
+        made = layer(made)
+    data = {"image": np.random.default_rng(0).normal(size=(24, 9, 7, 4)).astype(np.float32)}
+    model = host_code.coded("net", untrained.file_of(keras.Model(image, made), data, form))
+    library = host_code.compiled([model], tmp_path)
+    inputs = host_code.samples(model.graph, 100)
+    assert host_code.different(host_code.run(library, model, inputs), host_code.expected(model, inputs)) == 0

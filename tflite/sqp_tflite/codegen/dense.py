@@ -155,16 +155,18 @@ class Dense:
         # The weights go on from group to group; each has a piece of its own.
         begin = next(place for place, line in enumerate(ends) if line.startswith("for (c"))
         own = self.channels // self.groups
-        head = ends[begin].replace("c = 0", f"c = g * {own}").replace(f"c < {self.channels}", f"c < (g + 1) * {own}")
+        head = (
+            ends[begin].replace("c = 0", f"c = part * {own}").replace(f"c < {self.channels}", f"c < (part + 1) * {own}")
+        )
         end = begin + _closing(ends[begin:])
         inner = [head, *ends[begin + 1 : end]]
         pieces = [
-            f"for (g = 0; g < {self.groups}; g++) {{",
-            *self._gather(w, type_, f"{first} + g * {self._depth}"),
+            f"for (part = 0; part < {self.groups}; part++) {{",
+            *self._gather(w, type_, f"{first} + part * {self._depth}"),
             *inner,
             "}",
         ]
-        return [*lines, "int32_t g;", *ends[:begin], *pieces, *ends[end:], *closing]
+        return [*lines, "int32_t part;", *ends[:begin], *pieces, *ends[end:], *closing]
 
     def _pooled(self, w: Window) -> list[str]:
         """Loops over the windows of the maximum, and in them over their places, of which `i` is the number."""
@@ -278,12 +280,9 @@ def conv_2d(op: Op, graph: Subgraph) -> Dense:
     if rows.ndim != 4:
         refuse(op, "needs weights of four dimensions", rows.shape)
     geometry = window(op, source, output, (rows.shape[1], rows.shape[2]))
-    if geometry.channels != rows.shape[3]:
-        refuse(
-            op,
-            "with groups of channels has no C form yet",
-            f"{geometry.channels} channels, weights for {rows.shape[3]}",
-        )
+    groups = geometry.channels // rows.shape[3]
+    if groups * rows.shape[3] != geometry.channels or rows.shape[0] % groups:
+        refuse(op, "needs groups of the same size", f"{geometry.channels} channels, weights for {rows.shape[3]}")
     return _dense(op, graph, source, weights, output, rows.reshape(rows.shape[0], -1), geometry, 0)
 
 

@@ -96,7 +96,7 @@ def _relu(op: Op, tensors: Sequence[Tensor], output: Tensor, args: Sequence[Expr
     if op.name == "RELU6":
         low = zero_point(tensors[0])
         return ex.clip(args[0], low, code(6.0, tensors[0]))
-    by = multiplier(float(np.float32(scale(tensors[0])) / np.float32(scale(output))))
+    by = multiplier(scale(tensors[0]) / scale(output))
     centred = ex.offset(args[0], -zero_point(tensors[0]))
     low, high = RANGES[dtype]
     made = ex.offset(ex.requantize(centred, by), zero_point(output))
