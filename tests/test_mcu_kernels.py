@@ -12,12 +12,14 @@ from benchmarks.mcu import count
 from tools.mcu import emulator, jobs, reference
 
 CHECK = emulator.HERE / "check.c"
+EDGES = emulator.HERE / "edges.c"
 STRICT = ["-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off", f"-I{emulator.INCLUDE}"]
 HOST = {
     "c99": ["gcc", "-std=c99"],
     "c99, integer root by division": ["gcc", "-std=c99", "-DSQP_SQRT=SQP_SQRT_DIVIDE"],
     "c99, integer root bit by bit": ["gcc", "-std=c99", "-DSQP_SQRT=SQP_SQRT_BITWISE"],
     "c++11": ["g++", "-std=c++11", "-x", "c++"],
+    "undefined behaviour": ["gcc", "-std=c99", "-fsanitize=undefined", "-fno-sanitize-recover=all"],
 }
 EMULATED = [(core, std) for core in emulator.CORES for std in (("c99", "gnu11") if core.fused else ("c99",))]
 INPUTS = jobs.float_inputs(6000)
@@ -78,8 +80,13 @@ def test_integer_root_rounds_as_the_machine_does_for_every_fraction(host, method
     ("was", "now", "seen_in"),
     [
         ("((root + 8) >> 4)", "(root >> 4)", "integer square root"),  # rounds down instead of to nearest
-        ("(0.25f * b) / right", "right - size", "stable"),  # the cancellation is back
-        ("(int32_t)(y + 0.5f)", "(int32_t)y", "int8 table"),
+        ("b / (twice + twice)", "0.5f * twice - size", "stable"),  # the cancellation is back
+        ("b / (twice + twice)", "(0.25f * b) / (0.5f * twice)", "stable, b=0.0"),  # 0/0 for the smallest numbers
+        ("if (rest >= 0.5f)", "if (rest > 0.5f)", "int8 codes"),
+        ("if (rest >= 0.5f)", "if (steps + 0.5f >= (float)code + 1.0f)", "int8 table (0.0"),  # rounds twice
+        ("+ p->out_zero;", ";", "int8 without a table"),
+        ("scale * ((float)code", "2 * scale * ((float)code", "reals"),
+        ("(below >> 1) >> (31 - 2 * more)", "0u", "int16"),  # the fraction of b is lost
         ("middle[x[i]]", "middle[x[i] & 127]", "int8 kernel"),
         ("+ UINT32_C(23210)", "+ UINT32_C(29000)", "int16"),  # a poor first guess
     ],
@@ -132,30 +139,35 @@ def test_fixed_point_is_within_half_a_step_for_all_65536_codes(job):
     q = np.arange(-32768, 32768)
     scale_in, scale_out = np.float64(np.float32(in_scale)), np.float64(np.float32(out_scale))
     steps = np.clip(reference.exact(q * scale_in, np.float32(b)) / scale_out, 0, 32767)
-    # Half an output step, the header's 0.001 input steps, b rounded to a whole squared step, the multiplier's 2^-24.
-    rounded_b = 0.5 / (4 * np.sqrt(q.astype(float) ** 2 + b / scale_in**2 + 1e-9))
-    allowed = 0.5 + (0.001 + rounded_b) * scale_in / scale_out + steps * 2.0**-23
+    # Half an output step, and what the header says: 0.001 input steps, and float32's rounding of the ratio and of b.
+    allowed = 0.5 + 0.001 * scale_in / scale_out + steps * 2.0**-23
     wrong = np.abs(reference.fixed_point(*job) - steps) > allowed
     assert not wrong.any(), (q[wrong][:5], steps[wrong][:5])
 
 
-def test_setup_refuses_what_it_cannot_handle(host, tmp_path):
-    program = """
-    #include <stdio.h>
-    #include "sqp.h"
-    int main(void) {
-        static const float cases[][3] = {{4, 0, 1}, {4, 1, 0}, {-1, 1, 1}, {4, 1e-9f, 1}, {4, 1, 1e-6f}, {4, 1e6f, 1}};
-        sqp_i16_params p;
-        int i, refused = 0;
-        for (i = 0; i < 6; ++i) { refused += sqp_i16_setup(&p, cases[i][0], cases[i][1], cases[i][2]) == -1; }
-        printf("%d\\n", refused);
-        return 0;
-    }
-    """
-    (tmp_path / "setup.c").write_text(program)
-    compile_host(HOST["c99"], tmp_path / "setup.c", tmp_path / "setup")
-    done = subprocess.run([str(tmp_path / "setup")], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "6"
+def test_the_ends_of_all_ranges_are_safe(host, tmp_path):
+    compile_host(HOST["undefined behaviour"], EDGES, tmp_path / "edges")
+    done = subprocess.run([str(tmp_path / "edges")], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "end"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "seen"),
+    [
+        ("b / (twice + twice)", "(0.25f * b) / (0.5f * twice)", "4 "),
+        ("scale * ((float)code - (float)zero)", "scale * (float)(code - zero)", "cannot be represented"),
+        ("tables[256 * c", "tables[0 * c", "13 "),
+        ("sqp_i16(*x++, p + c)", "sqp_i16(*x++, p)", "14 "),
+        ("if (in_zero < -128 ||", "if (", "2 "),
+    ],
+)
+def test_a_planted_fault_at_the_ends_is_seen(host, was, now, seen, tmp_path):
+    text = (emulator.INCLUDE / "sqp.h").read_text()
+    assert text.count(was) == 1
+    (tmp_path / "sqp.h").write_text(text.replace(was, now))
+    compile_host(HOST["undefined behaviour"], EDGES, tmp_path / "edges", include=tmp_path)
+    done = subprocess.run([str(tmp_path / "edges")], capture_output=True, text=True)
+    assert seen in done.stdout + done.stderr and not done.stdout.startswith("end")
 
 
 @pytest.mark.parametrize("core", emulator.CORES, ids=[core.name for core in emulator.CORES])
@@ -204,4 +216,4 @@ def test_a_skipped_check_says_so_on_a_quiet_terminal(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-k", "on_the_host", str(Path(__file__)), "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=root, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert "The host checks of sqp.h did not run: no gcc here. Install gcc and g++." in done.stdout
-    assert "\nssss " in done.stdout
+    assert f"\n{'s' * len(HOST)} " in done.stdout

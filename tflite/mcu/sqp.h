@@ -9,14 +9,17 @@
  *                                 one multiplication fewer
  *   sqp_f32_stable(x, b)          without cancellation: the left tail keeps all digits; costs one division
  *   sqp_i8_fill, sqp_i8_n         int8 through a table of 256 entries
+ *   sqp_i8_setup, sqp_i8_direct   int8 in fixed point, without a table
  *   sqp_i16_setup, sqp_i16        int16 in fixed point, no floating point after the set-up
+ *   sqp_i8_quantize, sqp_i16_quantize, sqp_dequantize     from real numbers to codes and back, as TFLM does it
  *
- * A name that ends in _n works on n elements; input and output may be the same array.
+ * A name that ends in _n works on n elements. One that ends in _channels works on rows of `channels` elements, each
+ * channel with its own b (an array of them, of tables, or of parameters). Input and output may be the same array.
  *
  * Square roots. With a floating-point unit the compiler's builtin becomes one instruction. GCC also links sqrtf, which
  * sets errno, unless you pass -fno-math-errno. Without a unit an integer routine of this header is used, which rounds
  * as IEEE 754 requires and links nothing: with hardware division if the core has it, bit by bit on cores such as
- * Cortex-M0. Define SQP_SQRT before the include to choose another.
+ * Cortex-M0 and where int has 16 bits (AVR, MSP430). Define SQP_SQRT before the include to choose another.
  *
  * Rounding. Compiled with -std=c99 or -ffp-contract=off the float kernels return the same bits on every core. GCC's
  * default (-std=gnu..) fuses x*x + b into one instruction if the core has it: one rounding fewer, so the last bit
@@ -28,9 +31,14 @@
 #ifndef SQP_H_
 #define SQP_H_
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#define SQP_VERSION_MAJOR 1
+#define SQP_VERSION_MINOR 1
+#define SQP_VERSION (SQP_VERSION_MAJOR * 100 + SQP_VERSION_MINOR) /* this header's, to compare in #if; 1.0 had none */
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +51,8 @@ extern "C" {
 #ifndef SQP_SQRT
 #if defined(__ARM_FP) && (__ARM_FP & 4)
 #define SQP_SQRT SQP_SQRT_BUILTIN
+#elif UINT_MAX < 0xFFFFFFFF
+#define SQP_SQRT SQP_SQRT_BITWISE
 #elif defined(__arm__) && defined(__ARM_FEATURE_IDIV)
 #define SQP_SQRT SQP_SQRT_DIVIDE
 #elif defined(__arm__)
@@ -60,7 +70,7 @@ extern "C" {
 #include <math.h>
 #endif
 
-/* The int16 kernel always uses the integer root; bit by bit only where division is slow. */
+/* The fixed-point kernels always use the integer root; bit by bit only where division is slow. */
 #if SQP_SQRT == SQP_SQRT_BITWISE
 #define SQP_ROOT_BITWISE 1
 #else
@@ -69,7 +79,7 @@ extern "C" {
 
 /* Returns half the number of leading zero bits of v > 0: the number of 2-bit shifts that bring v to 2^30 or more. */
 static inline unsigned sqp_leading_pairs(uint32_t v) {
-#if defined(__GNUC__) && !SQP_ROOT_BITWISE
+#if defined(__GNUC__) && UINT_MAX == 0xFFFFFFFF && !SQP_ROOT_BITWISE
     return (unsigned)__builtin_clz(v) >> 1;
 #else
     unsigned pairs = 0;
@@ -179,8 +189,8 @@ static inline float sqp_f32_halved(float z, float quarter_b) {
 /* Returns squareplus(x, b) with a relative error of at most 2.4e-7 on both sides, by y(x) * y(-x) = b/4. */
 static inline float sqp_f32_stable(float x, float b) {
     float size = x < 0.0f ? -x : x;
-    float right = 0.5f * (size + sqp_sqrtf(x * x + b));
-    return x >= 0.0f ? right : (0.25f * b) / right;
+    float twice = size + sqp_sqrtf(x * x + b); /* > 0 if x < 0; half of it may be 0 */
+    return x >= 0.0f ? 0.5f * twice : b / (twice + twice);
 }
 
 static inline void sqp_f32_n(const float *x, float *y, size_t n, float b) {
@@ -198,17 +208,55 @@ static inline void sqp_f32_stable_n(const float *x, float *y, size_t n, float b)
     for (i = 0; i < n; ++i) { y[i] = sqp_f32_stable(x[i], b); }
 }
 
+static inline void sqp_f32_channels(const float *x, float *y, size_t rows, const float *b, size_t channels) {
+    size_t row, c;
+    for (row = 0; row < rows; ++row) {
+        for (c = 0; c < channels; ++c) { *y++ = sqp_f32(*x++, b[c]); }
+    }
+}
+
+/* ---- real numbers and codes ---- */
+
+/* Returns the code of a real number as TFLM's QUANTIZE does: the nearest, halves away from zero, clipped to
+ * least ... most, which lie in -65536 ... 65535. NaN gives the least code. A zero point beyond +-2^23 is taken as that. */
+static inline int32_t sqp_quantize(float real, float scale, int32_t zero, int32_t least, int32_t most) {
+    float steps = real / scale;
+    float rest;
+    int32_t code;
+    if (zero > INT32_C(8388608)) { zero = INT32_C(8388608); }
+    if (zero < -INT32_C(8388608)) { zero = -INT32_C(8388608); }
+    if (!(steps > (float)(least - zero))) { return least; }
+    if (steps >= (float)(most - zero)) { return most; }
+    code = (int32_t)steps;
+    rest = steps - (float)code; /* exact, unlike steps + 0.5f */
+    if (rest >= 0.5f) { code += 1; }
+    if (rest <= -0.5f) { code -= 1; }
+    return code + zero;
+}
+
+static inline int8_t sqp_i8_quantize(float real, float scale, int32_t zero) {
+    return (int8_t)sqp_quantize(real, scale, zero, -128, 127);
+}
+
+static inline int16_t sqp_i16_quantize(float real, float scale, int32_t zero) {
+    return (int16_t)sqp_quantize(real, scale, zero, -INT32_C(32768), INT32_C(32767));
+}
+
+/* Returns the real number of a code; any zero point is allowed. */
+static inline float sqp_dequantize(int32_t code, float scale, int32_t zero) {
+    return scale * ((float)code - (float)zero);
+}
+
 /* ---- int8 by table ---- */
 
-/* Fills table so that table[q + 128] is the output code of input code q: within half a step of the exact value, halves
- * away from zero, clipped to int8. Scales are > 0. Needs floating point, so call it once, or keep a constant table. */
+/* Fills table so that table[q + 128] is the output code of input code q: the exact value to nearest, halves away from
+ * zero, clipped to int8. Up to 2^-13 steps may come from float32's rounding. Scales are > 0. Needs floating point, so
+ * call it once, or keep a constant table. */
 static inline void sqp_i8_fill(int8_t table[256], float b, float in_scale, int32_t in_zero, float out_scale,
                                int32_t out_zero) {
-    int32_t q;
+    int16_t q;
     for (q = -128; q < 128; ++q) {
-        float y = sqp_f32_stable((float)(q - in_zero) * in_scale, b) / out_scale;
-        int32_t code = y < 512.0f ? (int32_t)(y + 0.5f) + out_zero : 512; /* y >= 0 */
-        table[q + 128] = (int8_t)(code > 127 ? 127 : code < -128 ? -128 : code);
+        table[q + 128] = sqp_i8_quantize(sqp_f32_stable(sqp_dequantize(q, in_scale, in_zero), b), out_scale, out_zero);
     }
 }
 
@@ -218,11 +266,20 @@ static inline void sqp_i8_n(const int8_t *x, int8_t *y, size_t n, const int8_t t
     for (i = 0; i < n; ++i) { y[i] = middle[x[i]]; }
 }
 
-/* ---- int16 in fixed point ---- */
+/* The same for rows of channels; the table of channel c begins at tables + 256*c. */
+static inline void sqp_i8_channels(const int8_t *x, int8_t *y, size_t rows, const int8_t *tables, size_t channels) {
+    size_t row, c;
+    for (row = 0; row < rows; ++row) {
+        for (c = 0; c < channels; ++c) { *y++ = tables[256 * c + (size_t)(*x++ + 128)]; }
+    }
+}
+
+/* ---- int16 and int8 in fixed point ---- */
 
 typedef struct {
-    uint32_t b;         /* b in squared input steps, divided by 2^square_shift */
-    int32_t multiplier; /* from root to output steps: multiplier * 2^-shift */
+    uint32_t b;          /* b in squared input steps, divided by 2^square_shift: its whole part, */
+    uint32_t b_fraction; /* and the rest in units of 2^-32 */
+    int32_t multiplier;  /* from root to output steps: multiplier * 2^-shift */
     uint8_t shift;
     uint8_t square_shift; /* even; above 0 only if b is large compared with the input's range */
 } sqp_i16_params;
@@ -241,7 +298,8 @@ static inline int sqp_i16_setup(sqp_i16_params *p, float b, float in_scale, floa
         square *= 0.25f;
         p->square_shift = (uint8_t)(p->square_shift + 2);
     }
-    p->b = (uint32_t)(square + 0.5f);
+    p->b = (uint32_t)square;
+    p->b_fraction = (uint32_t)((square - (float)p->b) * 4294967296.0f); /* exact: what is left has few bits */
     while (ratio < 0.5f) { ratio *= 2.0f; shift += 1; }
     while (ratio >= 1.0f) { ratio *= 0.5f; shift -= 1; }
     p->multiplier = (int32_t)(ratio * 2147483648.0f); /* a float has 24 bits, so this is exact and below 2^31 */
@@ -249,24 +307,70 @@ static inline int sqp_i16_setup(sqp_i16_params *p, float b, float in_scale, floa
     return 0;
 }
 
-/* Returns the output code of input code x: within half a step, plus 0.001 input steps, of the exact value where
- * b/in_scale^2 < 3 * 2^30 (a symmetric input range of 1.2 or more at b = 4). */
-static inline int16_t sqp_i16(int16_t x, const sqp_i16_params *p) {
-    int32_t q = x;
-    uint32_t v = ((uint32_t)(q * q) >> p->square_shift) + p->b;
+/* Returns squareplus of q input steps in output steps, rounded to nearest, not clipped; abs(q) <= 2^15. */
+static inline int64_t sqp_fixed(int32_t q, const sqp_i16_params *p) {
+    uint32_t v = ((uint32_t)(q * q) >> p->square_shift) + p->b; /* a square has no fraction: nothing to carry */
+    uint32_t below = p->b_fraction;
     int32_t twice = q * (INT32_C(4096) >> (p->square_shift / 2));
-    int64_t y;
-    if (v != 0) {
-        unsigned pairs = sqp_leading_pairs(v);
-        twice += (int32_t)(sqp_root28(v << (2 * pairs)) >> pairs);
+    unsigned pairs = 0;
+    if (v == 0) { /* only the fraction is left */
+        v = below;
+        below = 0;
+        pairs = 16;
     }
-    y = ((int64_t)twice * p->multiplier + (INT64_C(1) << (p->shift - 1))) >> p->shift;
+    if (v != 0) {
+        unsigned more = sqp_leading_pairs(v);
+        v = v << (2 * more) | (below >> 1) >> (31 - 2 * more);
+        twice += (int32_t)(sqp_root28(v) >> (pairs + more));
+    }
+    return ((int64_t)twice * p->multiplier + (INT64_C(1) << (p->shift - 1))) >> p->shift;
+}
+
+/* Returns the output code of input code x: within half a step, plus 0.001 input steps, plus 2^-23 of the value, of the
+ * exact value where b/in_scale^2 < 3 * 2^30 (a symmetric input range of 1.2 or more at b = 4). */
+static inline int16_t sqp_i16(int16_t x, const sqp_i16_params *p) {
+    int64_t y = sqp_fixed(x, p);
     return (int16_t)(y > 32767 ? 32767 : y < 0 ? 0 : y);
 }
 
 static inline void sqp_i16_n(const int16_t *x, int16_t *y, size_t n, const sqp_i16_params *p) {
     size_t i;
     for (i = 0; i < n; ++i) { y[i] = sqp_i16(x[i], p); }
+}
+
+/* The same for rows of channels, channel c by p[c]. */
+static inline void sqp_i16_channels(const int16_t *x, int16_t *y, size_t rows, const sqp_i16_params *p,
+                                    size_t channels) {
+    size_t row, c;
+    for (row = 0; row < rows; ++row) {
+        for (c = 0; c < channels; ++c) { *y++ = sqp_i16(*x++, p + c); }
+    }
+}
+
+typedef struct {
+    sqp_i16_params steps;
+    int16_t in_zero, out_zero;
+} sqp_i8_params;
+
+/* Fills *p for int8 with zero points from -128 to 127. Returns 0, or -1 if the values are not supported: see
+ * sqp_i16_setup. */
+static inline int sqp_i8_setup(sqp_i8_params *p, float b, float in_scale, int32_t in_zero, float out_scale,
+                               int32_t out_zero) {
+    if (in_zero < -128 || in_zero > 127 || out_zero < -128 || out_zero > 127) { return -1; }
+    p->in_zero = (int16_t)in_zero;
+    p->out_zero = (int16_t)out_zero;
+    return sqp_i16_setup(&p->steps, b, in_scale, out_scale);
+}
+
+/* Returns the output code of input code x, as near to the exact value as sqp_i16. A table is faster and takes 256 bytes. */
+static inline int8_t sqp_i8_direct(int8_t x, const sqp_i8_params *p) {
+    int64_t y = sqp_fixed((int32_t)x - p->in_zero, &p->steps) + p->out_zero;
+    return (int8_t)(y > 127 ? 127 : y < p->out_zero ? p->out_zero : y);
+}
+
+static inline void sqp_i8_direct_n(const int8_t *x, int8_t *y, size_t n, const sqp_i8_params *p) {
+    size_t i;
+    for (i = 0; i < n; ++i) { y[i] = sqp_i8_direct(x[i], p); }
 }
 
 #ifdef __cplusplus

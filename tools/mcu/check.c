@@ -3,8 +3,9 @@
  * The same file is compiled for the host (C99 and C++11) and for the emulated cores. Numbers are little-endian words.
  * in.bin:  count of float jobs, then for each b, n, x[n]; count of int8 jobs, then for each b, in_scale, in_zero,
  *          out_scale, out_zero; count of int16 jobs, then for each b, in_scale, out_scale.
- * out.bin: float: plain, halved, stable, square root, integer square root, in blocks of up to 128 of each;
- *          int8: table[256], then the kernel applied to all codes; int16: return code, then all 65536 codes.
+ * out.bin: float: plain, halved, stable, square root, integer square root, codes of int8 and int16, and these made real,
+ *          in blocks of up to 128 of each; int8: table[256], the kernel applied to all codes, the same without a table;
+ *          int16: return code, then all 65536 codes.
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <stdio.h>
@@ -21,6 +22,8 @@ static int give(const void *from, size_t size) { return fwrite(from, 1, size, ou
 
 static int float_job(void) {
     static float x[BLOCK], y[5][BLOCK];
+    static int8_t q8[BLOCK];
+    static int16_t q16[BLOCK];
     float b;
     uint32_t n, i;
     if (!take(&b, 4) || !take(&n, 4)) { return 0; }
@@ -38,13 +41,20 @@ static int float_job(void) {
         for (i = 0; i < 5; ++i) {
             if (!give(y[i], 4 * part)) { return 0; }
         }
+        for (i = 0; i < part; ++i) {
+            q8[i] = sqp_i8_quantize(x[i], 0.25f, 3);
+            q16[i] = sqp_i16_quantize(x[i], 0.001f, -20000);
+            y[0][i] = sqp_dequantize(q16[i], 0.001f, -20000);
+        }
+        if (!give(q8, part) || !give(q16, 2 * part) || !give(y[0], 4 * part)) { return 0; }
         n -= part;
     }
     return 1;
 }
 
 static int int8_job(void) {
-    static int8_t table[256], codes[256];
+    static int8_t table[256], codes[256], applied[256];
+    static sqp_i8_params p;
     float b, in_scale, out_scale;
     int32_t in_zero, out_zero, q;
     if (!take(&b, 4) || !take(&in_scale, 4) || !take(&in_zero, 4) || !take(&out_scale, 4) || !take(&out_zero, 4)) {
@@ -52,8 +62,11 @@ static int int8_job(void) {
     }
     sqp_i8_fill(table, b, in_scale, in_zero, out_scale, out_zero);
     for (q = -128; q < 128; ++q) { codes[q + 128] = (int8_t)q; }
-    sqp_i8_n(codes, codes, 256, table);
-    return give(table, 256) && give(codes, 256);
+    if (!give(table, 256)) { return 0; }
+    if (sqp_i8_setup(&p, b, in_scale, in_zero, out_scale, out_zero) != 0) { return 0; }
+    sqp_i8_n(codes, applied, 256, table);
+    sqp_i8_direct_n(codes, codes, 256, &p); /* in place */
+    return give(applied, 256) && give(codes, 256);
 }
 
 static int int16_job(void) {
