@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.mcu import count
-from tools.mcu import emulator, jobs, reference
+from tools.mcu import emulator, jobs, reference, targets
 
 CHECK = emulator.HERE / "check.c"
 EDGES = emulator.HERE / "edges.c"
@@ -20,8 +20,16 @@ HOST = {
     "c99, integer root bit by bit": ["gcc", "-std=c99", "-DSQP_SQRT=SQP_SQRT_BITWISE"],
     "c++11": ["g++", "-std=c++11", "-x", "c++"],
     "undefined behaviour": ["gcc", "-std=c99", "-fsanitize=undefined", "-fno-sanitize-recover=all"],
+    "undefined behaviour, integer root by division": [
+        *("gcc", "-std=c99", "-DSQP_SQRT=SQP_SQRT_DIVIDE", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+    ],
+}
+CLANG = {
+    "clang, c99": ["clang", "-std=c99"],
+    "clang, integer root bit by bit": ["clang", "-std=c99", "-DSQP_SQRT=SQP_SQRT_BITWISE"],
 }
 EMULATED = [(core, std) for core in emulator.CORES for std in (("c99", "gnu11") if core.fused else ("c99",))]
+WIDE_INT = "UINT_MAX == 0xFFFFFFFF && !SQP_ROOT_BITWISE"
 INPUTS = jobs.float_inputs(6000)
 
 
@@ -46,17 +54,88 @@ def toolchain(request):
         skip_aloud(request, f"The checks on emulated Cortex-M cores did not run: {error}")
 
 
+def with_fault(was: str, now: str) -> str:
+    """Returns the text of sqp.h in which `now` is planted for `was`."""
+    text = (emulator.INCLUDE / "sqp.h").read_text()
+    assert text.count(was) == 1
+    return text.replace(was, now)
+
+
 def compile_host(compiler: list[str], source: Path, program: Path, include: Path = emulator.INCLUDE) -> None:
     subprocess.run([*compiler, f"-I{include}", *STRICT, str(source), "-lm", "-o", str(program)], check=True)
 
 
+def differences_on_the_host(compiler: list[str], folder: Path) -> list[str]:
+    compile_host(compiler, CHECK, folder / "check")
+    jobs.write(folder / "in.bin", INPUTS)
+    subprocess.run([str(folder / "check")], cwd=folder, check=True)
+    return jobs.differences(jobs.read(folder / "out.bin", len(INPUTS)), INPUTS, fused=False)
+
+
 @pytest.mark.parametrize("variant", HOST)
 def test_every_kernel_matches_the_reference_bit_by_bit_on_the_host(host, variant, tmp_path):
-    compile_host(HOST[variant], CHECK, tmp_path / "check")
+    assert differences_on_the_host(HOST[variant], tmp_path) == []
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("variant", CLANG)
+def test_every_kernel_matches_the_reference_bit_by_bit_with_clang(request, variant, tmp_path):
+    try:
+        emulator.install(("clang",), lambda: shutil.which("clang") is not None)
+    except emulator.ToolchainMissingError as error:
+        skip_aloud(request, f"The checks with clang did not run: {error}")
+    assert differences_on_the_host(CLANG[variant], tmp_path) == []
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("target", targets.TARGETS, ids=lambda target: target.name)
+def test_every_kernel_gives_on_other_cores_what_it_gives_on_the_host(host, request, target, tmp_path):
+    try:
+        targets.ensure(target)
+    except emulator.ToolchainMissingError as error:
+        skip_aloud(request, f"The checks on {target.name} did not run: {error}")
+    expected = targets.digest(targets.HOST, tmp_path)
+    assert list(expected) == ["int16", "int8", "roots", "codes", "float"]
+    assert targets.digest(target, tmp_path) == expected
+
+
+@pytest.mark.large
+def test_a_fault_of_16_bit_int_is_seen_on_avr(host, request, tmp_path):
+    target = targets.TARGETS[0]
+    try:
+        targets.ensure(target)
+    except emulator.ToolchainMissingError as error:
+        skip_aloud(request, f"The checks on {target.name} did not run: {error}")
+    (tmp_path / "sqp.h").write_text(with_fault(WIDE_INT, "1"))
+    expected, found = targets.digest(targets.HOST, tmp_path), targets.digest(target, tmp_path, include=tmp_path)
+    assert {name for name in expected if found[name] != expected[name]} >= {"int16"}
+
+
+def narrow_int_compiler(request: pytest.FixtureRequest) -> list[str]:
+    for compiler in (["clang", "--target=msp430", "-ffreestanding"], ["avr-gcc", "-mmcu=atmega1284p"]):
+        if shutil.which(compiler[0]) is not None:
+            return compiler
+    return skip_aloud(request, "sqp.h was not compiled for 16-bit int: no clang and no avr-gcc. Install clang.")
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_nothing_is_cut_to_a_16_bit_int(request, faulty, tmp_path):
+    compiler = narrow_int_compiler(request)
+    (tmp_path / "string.h").write_text("#include <stddef.h>\nvoid *memcpy(void *, const void *, size_t);\n")
+    (tmp_path / "unit.c").write_text('#include "sqp.h"\n')
+    (tmp_path / "sqp.h").write_text(with_fault(WIDE_INT, "1") if faulty else (emulator.INCLUDE / "sqp.h").read_text())
+    command = [*compiler, "-std=c99", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{tmp_path}"]
+    done = subprocess.run([*command, str(tmp_path / "unit.c")], capture_output=True, text=True)
+    assert ("__builtin_clz" in done.stderr) if faulty else (done.returncode == 0), done.stderr
+
+
+@pytest.mark.large
+def test_every_kernel_matches_the_reference_bit_by_bit_with_the_code_of_an_m23(toolchain, tmp_path):
+    program = emulator.build(emulator.M23, CHECK, tmp_path)
     jobs.write(tmp_path / "in.bin", INPUTS)
-    subprocess.run([str(tmp_path / "check")], cwd=tmp_path, check=True)
-    answers = jobs.read(tmp_path / "out.bin", len(INPUTS))
-    assert jobs.differences(answers, INPUTS, fused=False) == []
+    emulator.run(emulator.M23, program.path, tmp_path)
+    assert jobs.differences(jobs.read(tmp_path / "out.bin", len(INPUTS)), INPUTS, fused=False) == []
+    assert program.libm == ()
 
 
 @pytest.mark.parametrize(("core", "standard"), EMULATED, ids=[f"{core.name}-{std}" for core, std in EMULATED])
@@ -80,8 +159,8 @@ def test_integer_root_rounds_as_the_machine_does_for_every_fraction(host, method
     ("was", "now", "seen_in"),
     [
         ("((root + 8) >> 4)", "(root >> 4)", "integer square root"),  # rounds down instead of to nearest
-        ("b / (twice + twice)", "0.5f * twice - size", "stable"),  # the cancellation is back
-        ("b / (twice + twice)", "(0.25f * b) / (0.5f * twice)", "stable, b=0.0"),  # 0/0 for the smallest numbers
+        ("(0.5f * b) / twice", "0.5f * twice - size", "stable"),  # the cancellation is back
+        ("(0.5f * b) / twice", "(0.25f * b) / (0.5f * twice)", "stable, b=0.0"),  # 0/0 for the smallest numbers
         ("if (rest >= 0.5f)", "if (rest > 0.5f)", "int8 codes"),
         ("if (rest >= 0.5f)", "if (steps + 0.5f >= (float)code + 1.0f)", "int8 table (0.0"),  # rounds twice
         ("+ p->out_zero;", ";", "int8 without a table"),
@@ -92,9 +171,7 @@ def test_integer_root_rounds_as_the_machine_does_for_every_fraction(host, method
     ],
 )
 def test_a_planted_fault_in_the_header_is_seen(host, was, now, seen_in, tmp_path):
-    text = (emulator.INCLUDE / "sqp.h").read_text()
-    assert text.count(was) == 1
-    (tmp_path / "sqp.h").write_text(text.replace(was, now))
+    (tmp_path / "sqp.h").write_text(with_fault(was, now))
     shutil.copy(CHECK, tmp_path)
     compile_host(HOST["c99"], tmp_path / "check.c", tmp_path / "check", include=tmp_path)
     jobs.write(tmp_path / "in.bin", INPUTS)
@@ -154,7 +231,7 @@ def test_the_ends_of_all_ranges_are_safe(host, tmp_path):
 @pytest.mark.parametrize(
     ("was", "now", "seen"),
     [
-        ("b / (twice + twice)", "(0.25f * b) / (0.5f * twice)", "4 "),
+        ("(0.5f * b) / twice", "(0.25f * b) / (0.5f * twice)", "4 "),
         ("scale * ((float)code - (float)zero)", "scale * (float)(code - zero)", "cannot be represented"),
         ("tables[256 * c", "tables[0 * c", "13 "),
         ("sqp_i16(*x++, p + c)", "sqp_i16(*x++, p)", "14 "),
@@ -162,9 +239,7 @@ def test_the_ends_of_all_ranges_are_safe(host, tmp_path):
     ],
 )
 def test_a_planted_fault_at_the_ends_is_seen(host, was, now, seen, tmp_path):
-    text = (emulator.INCLUDE / "sqp.h").read_text()
-    assert text.count(was) == 1
-    (tmp_path / "sqp.h").write_text(text.replace(was, now))
+    (tmp_path / "sqp.h").write_text(with_fault(was, now))
     compile_host(HOST["undefined behaviour"], EDGES, tmp_path / "edges", include=tmp_path)
     done = subprocess.run([str(tmp_path / "edges")], capture_output=True, text=True)
     assert seen in done.stdout + done.stderr and not done.stdout.startswith("end")

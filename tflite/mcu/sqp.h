@@ -190,7 +190,7 @@ static inline float sqp_f32_halved(float z, float quarter_b) {
 static inline float sqp_f32_stable(float x, float b) {
     float size = x < 0.0f ? -x : x;
     float twice = size + sqp_sqrtf(x * x + b); /* > 0 if x < 0; half of it may be 0 */
-    return x >= 0.0f ? 0.5f * twice : b / (twice + twice);
+    return x >= 0.0f ? 0.5f * twice : (0.5f * b) / twice;
 }
 
 static inline void sqp_f32_n(const float *x, float *y, size_t n, float b) {

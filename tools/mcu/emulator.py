@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,10 @@ CORES = (
 )
 
 
+# No board has a Cortex-M23; an M33 runs its code.
+M23 = Core("M23", ("-mcpu=cortex-m23",), "mps2-an505", (0x10000000, 0x400000), (0x38000000, 0x200000), 20, False)
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A linked program: its file, bytes of flash and RAM without padding, and the symbols of libm it asked for."""
@@ -71,14 +76,23 @@ def ensure_toolchain() -> None:
     Raises:
         ToolchainMissingError: They are missing and cannot be installed.
     """
-    if _complete():
+    install(PACKAGES, _complete)
+
+
+def install(packages: tuple[str, ...], complete: Callable[[], bool]) -> None:
+    """Returns once `complete()` is true, installing these packages of Debian if this machine allows it.
+
+    Raises:
+        ToolchainMissingError: It is not, and they cannot be installed.
+    """
+    if complete():
         return
-    advice = "Install the Debian packages " + ", ".join(PACKAGES) + "."
+    advice = "Install the Debian packages " + ", ".join(packages) + "."
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         raise ToolchainMissingError(f"Emulated cores need a cross compiler and QEMU; not root, or no apt-get. {advice}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES]
-    for command in (["apt-get", "update"], install):
+    installing = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    for command in (["apt-get", "update"], installing):
         try:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
         except subprocess.TimeoutExpired as error:
@@ -86,7 +100,7 @@ def ensure_toolchain() -> None:
         if done.returncode != 0:
             lines = (done.stderr.strip() or "no message").splitlines()
             raise ToolchainMissingError(f"`{' '.join(command)}` failed: {lines[-1]} {advice}")
-    if not _complete():
+    if not complete():
         raise ToolchainMissingError(f"apt-get succeeded, yet the tools are not complete. {advice}")
 
 

@@ -40,7 +40,7 @@ def stable(x: np.ndarray, b: float, *, fused: bool = False) -> np.ndarray:
     """Returns what sqp_f32_stable computes."""
     twice = np.abs(x) + np.sqrt(multiply_add(x, F32(b), fused=fused))
     with np.errstate(invalid="ignore", divide="ignore"):  # 0/0 and b/0 on the right side, which is not taken
-        return np.where(x >= 0, F32(0.5) * twice, F32(b) / (twice + twice))
+        return np.where(x >= 0, F32(0.5) * twice, F32(0.5) * F32(b) / twice)
 
 
 def exact(x: np.ndarray, b: float) -> np.ndarray:
