@@ -44,13 +44,18 @@ int main(void) {
 #endif
     }
 #if defined(INPUT_i16)
-    kernel_params.b = 16777216u; /* b = 4, both ranges [-16, 16): b / in_scale^2; scales equal */
-    kernel_params.multiplier = 1 << 30;
-    kernel_params.shift = 43;
+    kernel_params.i16.b = 16777216u; /* b = 4, both ranges [-16, 16): b / in_scale^2; scales equal */
+    kernel_params.i16.multiplier = 1 << 30;
+    kernel_params.i16.shift = 43;
+#elif defined(KERNEL_sqp_i8_direct)
+    kernel_params.direct.steps.b = 1600u; /* b = 4, both scales 0.05 */
+    kernel_params.direct.steps.multiplier = 1 << 30;
+    kernel_params.direct.steps.shift = 43;
+    kernel_params.direct.out_zero = -128;
 #else
     (void)kernel_params;
 #endif
-#if defined(INPUT_i8)
+#if defined(KERNEL_sqp_i8)
     for (i = 0; i < 256; ++i) { kernel_table[i] = (int8_t)(i >> 1); }
 #else
     (void)kernel_table;

@@ -25,6 +25,7 @@ KERNELS = {
     "softplus": "softplus, stable",
     "sqp_i8": "any activation, int8 by table",
     "sqp_i16": "squareplus, int16 fixed point",
+    "sqp_i8_direct": "squareplus, int8 fixed point",
 }
 SOURCE = Path(__file__).resolve().parent / "count.c"
 

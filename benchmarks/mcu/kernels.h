@@ -22,7 +22,7 @@
     }
 
 static int8_t kernel_table[256];
-static sqp_i16_params kernel_params;
+static union { sqp_i16_params i16; sqp_i8_params direct; } kernel_params;
 
 #if defined(KERNEL_none)
 static void kernel(const void *in, void *out, size_t n) { (void)in; (void)out; (void)n; __asm__ volatile(""); }
@@ -57,7 +57,11 @@ static void kernel(const void *in, void *out, size_t n) {
 }
 #elif defined(KERNEL_sqp_i16)
 static void kernel(const void *in, void *out, size_t n) {
-    sqp_i16_n((const int16_t *)in, (int16_t *)out, n, &kernel_params);
+    sqp_i16_n((const int16_t *)in, (int16_t *)out, n, &kernel_params.i16);
+}
+#elif defined(KERNEL_sqp_i8_direct)
+static void kernel(const void *in, void *out, size_t n) {
+    sqp_i8_direct_n((const int8_t *)in, (int8_t *)out, n, &kernel_params.direct);
 }
 #else
 #error "Define one KERNEL_<name>."
