@@ -1,5 +1,6 @@
 """Memory as the report has it, with and without a measured arena, and the budgets."""
 
+import dataclasses
 import importlib.resources
 import io
 import json
@@ -11,6 +12,7 @@ from rich.console import Console
 import sqp_tflite
 from models import dense
 from sqp_tflite.cli.text import show_report
+from sqp_tflite.emit.page import html
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.inspection import inspection
 from sqp_tflite.layer_names import LayerNames
@@ -82,6 +84,16 @@ def test_text_json_and_inspection_do_without_bounds(without_bounds, exported, tm
     found = report.to_dict()
     jsonschema.validate(json.loads(json.dumps(found)), schema, cls=jsonschema.Draft202012Validator)
     assert found["memory"]["arena_32bit_low"] is None
+
+
+def test_text_and_page_say_that_the_flash_budget_is_for_the_model_only(exported, tmp_path):
+    (tmp_path / "m.tflite").write_bytes(exported.model_bytes)
+    _, report = inspection(tmp_path / "m.tflite", "litert")
+    report = dataclasses.replace(report, memory=dataclasses.replace(report.memory, flash_budget=4096))
+    shown = io.StringIO()
+    show_report(Console(file=shown, width=120), report)
+    for text in (shown.getvalue(), html(report, read(exported.model_bytes))):
+        assert "4,096" in text and "the code of the interpreter is not counted" in text
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,9 @@ def _memory(console: Console, memory: Memory) -> None:
     if memory.ram_budget is not None:
         console.print(_plain(f"  RAM budget {memory.ram_budget:,}"))
     if memory.flash_budget is not None:
-        console.print(_plain(f"  flash budget {memory.flash_budget:,}"))
+        console.print(
+            _plain(f"  flash budget {memory.flash_budget:,} for the model; the code of the interpreter is not counted")
+        )
 
 
 def _tensors(console: Console, inputs: tuple[TensorRow, ...], outputs: tuple[TensorRow, ...]) -> None:
