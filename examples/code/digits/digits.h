@@ -52,7 +52,8 @@ extern "C" {
 /* Memory of a run: DIGITS_ARENA_BYTES, aligned. Runs one after another may share it. */
 typedef union { int64_t align; unsigned char bytes[520]; } digits_arena;
 
-/* Computes the outputs from the inputs. Keeps nothing: it may run in several threads, each with an arena. */
+/* Computes the outputs from the inputs. None of the memory may overlap. Keeps nothing: it may run in several
+   threads, each with an arena. */
 void digits_run(void *arena, const int8_t *input_image, int8_t *output_digit);
 
 /* Runs golden vectors, which are in a source of their own; returns how many outputs differ. */
