@@ -17,6 +17,7 @@ from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.limits import limit
 from sqp_tflite.report import Finding, Kind, Report
 from sqp_tflite.source.arrays import read_arrays
+from written import perceptron
 
 FINDING = Finding("a", "EXP", "int8", "No EXP.", "Drop it.", Kind.OP)
 
@@ -84,6 +85,13 @@ def test_a_file_without_permission_is_no_fault_of_the_program():
         "of the folders above it."
     )
     assert "fault of the program" in errors.unforeseen(PermissionError(errno.EPERM, "of nothing"))
+
+
+def test_text_in_the_place_of_a_model_is_no_path(tmp_path):
+    (tmp_path / "m.tflite").write_bytes(perceptron())
+    for call in (sqp_tflite.check, sqp_tflite.export):
+        with pytest.raises(BadInputError, match="File name too long|path of at most"):
+            call("{" + "x" * 3000 + "}", tmp_path / "m.tflite")
 
 
 @pytest.mark.parametrize("name", ["m.keras", "m.h5", "d.npz", "sm/saved_model.pb", "m.tflite"])

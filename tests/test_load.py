@@ -313,6 +313,37 @@ def test_a_saved_model_that_takes_eight_samples_is_refused_with_the_way_out(tmp_
     assert load(saved_for(1, tmp_path / "one")).inputs[0].shape == (4,)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "words"),
+    [
+        (tf.bfloat16, "Received: bfloat16 for `x`.*input of float32, and cast it inside"),
+        (None, "at least one input.*without any. Give it one"),
+    ],
+)
+def test_a_saved_model_of_bfloat16_or_of_nothing_is_refused(dtype, words, tmp_path):
+    module = tf.Module()
+    given = [tf.TensorSpec([None, 3], dtype, name="x")] if dtype else []
+    module.call = tf.function(lambda *x: {"y": 2 * (x[0] if x else tf.ones((1, 3)))}, input_signature=given)
+    tf.saved_model.save(module, str(tmp_path / "saved"), signatures=module.call)
+    with pytest.raises(sqp_tflite.BadInputError, match=words):
+        load(tmp_path / "saved")
+
+
+def test_an_input_of_bfloat16_may_be_cast_inside(tmp_path):
+    inputs = keras.Input((3,), dtype="bfloat16", name="x")
+    with pytest.raises(sqp_tflite.BadInputError, match="bfloat16 for `x`"):
+        load(keras.Model(inputs, keras.ops.cast(inputs, "float32") * 2))
+    inputs = keras.Input((3,), name="x")
+    cast = keras.ops.cast(keras.ops.cast(inputs, "bfloat16"), "float32")
+    assert load(keras.Model(inputs, cast * 2)).inputs[0].dtype == "float32"
+
+
+@pytest.mark.parametrize("layers", [[], [keras.Input((3,))]])
+def test_a_model_without_a_layer_is_refused(layers):
+    with pytest.raises(sqp_tflite.BadInputError, match="at least one layer.*Add one"):
+        load(keras.Sequential(layers))
+
+
 def test_saved_model_folder_is_read_back(tmp_path):
     dense().export(str(tmp_path / "folder"), verbose=False)
     exported = sqp_tflite.export(tmp_path / "folder")

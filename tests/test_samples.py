@@ -40,6 +40,11 @@ def test_a_shape_is_looked_at_before_its_size():
         samples({"x": np.zeros((10**15, 0))}, ONE)
 
 
+def test_numbers_beyond_the_inputs_type_are_not_blamed_on_the_model():
+    with pytest.raises(BadInputError, match="must fit float32.*numbers up to 1e\\+300. Scale the data"):
+        samples({"x": np.full((4, 2, 3), 1e300)}, ONE)
+
+
 def test_a_masked_array_is_refused_and_a_filled_one_is_taken():
     given = np.ma.masked_less(GOOD, 2)
     with pytest.raises(BadInputError, match=r"masked array with 2 masked elements.*array.filled\(value\)"):

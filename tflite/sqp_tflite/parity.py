@@ -113,7 +113,7 @@ def check(
     shapes = arrays.shapes() if arrays else None
     mark = mark_of(graph)
     meant = given["hard_sigmoid"]
-    if meant is None and isinstance(given["model"], (str, Path)) and Path(given["model"]).is_file():
+    if meant is None and isinstance(given["model"], (str, Path)) and os.path.isfile(given["model"]):
         meant = mark.hard_sigmoid
     if is_file(given["model"]):
         loaded = finished(given["model"], allowed)

@@ -23,6 +23,7 @@ from sqp_tflite.source.arrays import ONLY_INPUT
 from sqp_tflite.source.calling import caller
 from sqp_tflite.source.custom_objects import Explained, import_all
 from sqp_tflite.source.keras_errors import running
+from sqp_tflite.wording import joined
 
 private.warn("keras")
 
@@ -154,13 +155,15 @@ def reload(loaded: Loaded, model: Any) -> Loaded:
 
 def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> Loaded:
     symbolic = private.inputs_structure(model) is not None or isinstance(model, keras.Sequential)
+    if isinstance(model, keras.Sequential) and not model.layers:
+        raise BadInputError(f"A model must have at least one layer. Received: `{source}`, which has none. Add one.")
     if not model.built or (isinstance(model, keras.Sequential) and not getattr(model, "inputs", None)):
         raise BadInputError(
             f"The model must be built. Received: `{source}`, whose layers have no weights yet. "
             "Begin it with keras.Input(shape=...), or call it once on data before you save or export it."
         )
     raw = _symbolic_inputs(model) if symbolic and getattr(model, "inputs", None) else _recorded_inputs(model, source)
-    _require_numbers("inputs", {name: dtype for name, _, dtype in raw}, source, _lookups(model))
+    _require_inputs({name: dtype for name, _, dtype in raw}, source, _lookups(model))
     _require_numbers("outputs", {t.name: _dtype(t) for t in getattr(model, "outputs", None) or ()}, source)
     categories = min((int(layer.input_dim) for layer in _embeddings(model)), default=0)
     if len(raw) == 1 and ONLY_INPUT in shapes:
@@ -195,6 +198,19 @@ def _lookups(model: Any) -> list[str]:
     """The layers that turn text into numbers."""
     kinds = (keras.layers.StringLookup, keras.layers.TextVectorization)
     return [f"`{path}` ({type(layer).__name__})" for path, layer in sites.paths(model) if isinstance(layer, kinds)]
+
+
+def _require_inputs(dtypes: Mapping[str, str], source: str, readers: Sequence[str] = ()) -> None:
+    """Raises if there is no input, or one of a type that arrays and devices do not have."""
+    if not dtypes:
+        raise BadInputError(f"A model must have at least one input. Received: `{source}` without any. Give it one.")
+    _require_numbers("inputs", dtypes, source, readers)
+    halves = [f"`{name}`" for name, dtype in dtypes.items() if dtype == "bfloat16"]
+    if halves:
+        raise BadInputError(
+            f"An input must have a type that devices have. Received: bfloat16 for {joined(halves, _MOST_LISTED)} in "
+            f"`{source}`. Give the model an input of float32, and cast it inside."
+        )
 
 
 def _require_numbers(which: str, dtypes: Mapping[str, str], source: str, readers: Sequence[str] = ()) -> None:
@@ -296,7 +312,7 @@ def _saved_model(
     called = {name: names[0].get(place, name) for place, name in enumerate(specs)}
     outputs = sorted(signature.structured_outputs, key=lambda name: _by_name((name, None)))
     ends = {name: names[1].get(place, name) for place, name in enumerate(outputs)}
-    _require_numbers("inputs", {called[name]: spec.dtype.name for name, spec in specs.items()}, source)
+    _require_inputs({called[name]: spec.dtype.name for name, spec in specs.items()}, source)
     _require_numbers("outputs", {ends[n]: spec.dtype.name for n, spec in signature.structured_outputs.items()}, source)
     inputs = tuple(
         InputSpec(

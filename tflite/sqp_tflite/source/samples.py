@@ -213,7 +213,14 @@ def _checked(array: NDArray[Any], spec: InputSpec, what: str) -> NDArray[Any]:
             f"`{spec.name}` in {what} must be finite. Received: inf or NaN in {len(rows)} of {len(array)} rows, the "
             f"first is row {rows[0]}. Remove or repair them."
         )
-    return array.astype(spec.dtype)
+    with np.errstate(over="ignore"):
+        found = array.astype(spec.dtype)
+    if found.dtype.kind == "f" and not np.isfinite(found).all():
+        raise BadInputError(
+            f"`{spec.name}` in {what} must fit {spec.dtype}, the type of the input. Received: numbers up to "
+            f"{np.abs(array).max():.3g}. Scale the data as for training."
+        )
+    return found
 
 
 def _check_labels(labels: Any, what: str) -> None:
