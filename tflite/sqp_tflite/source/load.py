@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def load(
     _require_eager()
     if isinstance(model, (str, Path)):
         path = Path(model)
-        if path.is_dir():
+        if os.path.isdir(path):
             keras2.refuse_choice(hard_sigmoid, str(path))
             import_all(imports)
             return _saved_model(path, trust, allowed or limit(), given=dict(shapes or {}))
