@@ -13,8 +13,8 @@ ORDER = {
     "sqp_keras": "accept private forms symbolic activation backends family models".split(),
     "sqp_tflite": "mcu wording agreement report errors accept limits versions private layer_names places files worker "
     "flatbuffer ops source "
-    "run quantize codegen emit options solution validate journal making disagreement finished inspection parity "
-    "pipeline cli".split(),
+    "run quantize codegen emit options solution validate journal comparison making disagreement finished inspection "
+    "parity pipeline cli".split(),
 }
 """Rooms and root modules, lowest first; `docs/architecture.md` describes them."""
 

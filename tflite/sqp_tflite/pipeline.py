@@ -14,33 +14,28 @@ from typing import Any
 import numpy as np
 
 from sqp_tflite import accept, limits, making
-from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
+from sqp_tflite.comparison import compared
 from sqp_tflite.disagreement import require_parity
 from sqp_tflite.emit import CStyle
 from sqp_tflite.emit.firmware import firmware
 from sqp_tflite.emit.rendering import render
-from sqp_tflite.errors import BadInputError, ParityError, RefusedError
+from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.files import write_all
 from sqp_tflite.finished import model
 from sqp_tflite.finished import steps as finished
 from sqp_tflite.finished.settle import settled
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.journal import Compared, Given, Journal, Measured
+from sqp_tflite.journal import Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.ops.policy import NAMES, runtime_of
+from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.places import Place
 from sqp_tflite.report import Finding, Kind, Report
-from sqp_tflite.run.compare import SAME_FILE, compare, tolerance_of
-from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.memory import memory, over_budget
-from sqp_tflite.run.reference import positive, quantities, reference
-from sqp_tflite.run.rounding import rounding
 from sqp_tflite.run.scaling import scaling_warnings
 from sqp_tflite.solution import solved
 from sqp_tflite.source.convert import IMPORTS
-from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
 from sqp_tflite.source.load import load
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
@@ -201,8 +196,8 @@ def run(
         measured = done.keep(_measured(options, content, graph, traced.layers))
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
-        compared = done.keep(_compared(content, graph, given, changed, options))
-        require_parity(compared, options, given, changed, made)
+        found = done.keep(compared(content, graph, given, changed, options))
+        require_parity(found, options, given, changed, made)
     report = done.report("ok")
     tell("emit")  # From the proven file only.
     files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style(options))
@@ -251,57 +246,6 @@ def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: Laye
         rule = f"{NAMES[target]} must run the file."
         raise RefusedError(str(error), (Finding("the whole model", "", "", rule, str(error), Kind.OP),)) from error
     return Measured(dataclasses.replace(needed, ram_budget=options.ram, flash_budget=options.flash), arena)
-
-
-def _compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:
-    inputs, tolerance = given.inputs, tolerance_of(graph)
-    runtime = runtime_of(options.wanted.target)
-    allowed = given.allowed or limits.limit(options.max_memory)
-    theirs = reference(changed.given, inputs, allowed=allowed)
-    _require_heads(theirs, given, changed, allowed)
-    moved = rounding(changed.given, inputs)
-    above, columns = positive(changed.given), quantities(changed.given)
-    # What a repaired file is compared with, where nothing says what was meant, is itself on its own interpreter.
-    on = WRITTEN if changed.repaired and changed.loaded is changed.given else GIVEN
-    limit = SAME_FILE if on is WRITTEN else options.max_change or max(tolerance, changed.change)
-    references = [Reference(on, theirs, limit, changed.heads, above, moved, columns, by=changed.given.by)]
-    if changed.loaded is not changed.given:
-        written = reference(changed.loaded, inputs, allowed=allowed)
-        moved, bound = rounding(changed.loaded, inputs), tolerance_of(graph, bool(changed.loaded.content))
-        bound = SAME_FILE if changed.repaired else bound
-        references.append(Reference(WRITTEN, written, bound, changed.heads, (), moved, columns, by=changed.loaded.by))
-    judged = compare(content, inputs, *references)
-    others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
-    notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
-    return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed))
-
-
-def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged, allowed: limits.Limit) -> None:
-    """What was dropped must give the user's own outputs when it is put back."""
-    if not any(changed.heads) or changed.repaired:
-        return
-    own = reference(given.loaded, given.inputs, allowed=allowed)
-    for head, (name, values), (_, wanted) in zip(changed.heads, theirs.items(), own.items(), strict=True):
-        if head and not np.allclose(with_head(head, values), wanted, 1e-3, 1e-4, equal_nan=True):
-            raise ParityError(
-                f"Output `{name}` without its {head} must be what the {head} was computed from. Received: other "
-                "values. Export with --head keep."
-            )
-
-
-def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
-    """What a coarse exchange costs, where it is allowed."""
-    if any(row.status == "differs" for row in rows):
-        return ()
-    off = [row for row in rows if (row.status, row.against) == ("ok", GIVEN) and row.error_of_range is not None]
-    worst = max(off, key=lambda row: row.error_of_range or 0.0, default=None)
-    if changed.accurate or worst is None or (worst.error_of_range or 0.0) <= ACCURATE_CHANGE:
-        return ()
-    return (
-        f"output `{worst.output}` is off by up to {worst.error_of_range:.2g} of its range from your model. "
-        "Use --replace accurate, which needs no training and stays nearer; or, if the device has no time for its "
-        "roots, sqp_keras.replace_activations and sqp_keras.distill, and export the result.",
-    )
 
 
 def _rendered(

@@ -1,0 +1,85 @@
+"""Compares the file with the user's model on every interpreter, and decides whether it agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sqp_tflite import limits
+from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
+from sqp_tflite.errors import ParityError
+from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.journal import Compared, Given
+from sqp_tflite.ops.policy import NAMES, runtime_of
+from sqp_tflite.options import ExportOptions
+from sqp_tflite.run.compare import SAME_FILE, compare, tolerance_of
+from sqp_tflite.run.judge import Reference, with_head
+from sqp_tflite.run.reference import positive, quantities, reference
+from sqp_tflite.run.rounding import rounding
+from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
+
+
+def compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:
+    """Returns how a file agrees with the user's model, and with the one whose activations were exchanged.
+
+    Args:
+        content: The file.
+        graph: The same, read.
+        given: The user's model and samples.
+        changed: The model as it was exported.
+        options: What was asked for.
+
+    Raises:
+        BadInputError: Keras's outputs are not finite.
+        ParityError: What was dropped behind an output does not give the user's own.
+    """
+    inputs, tolerance = given.inputs, tolerance_of(graph)
+    runtime = runtime_of(options.wanted.target)
+    allowed = given.allowed or limits.limit(options.max_memory)
+    theirs = reference(changed.given, inputs, allowed=allowed)
+    _require_heads(theirs, given, changed, allowed)
+    moved = rounding(changed.given, inputs)
+    above, columns = positive(changed.given), quantities(changed.given)
+    # What a repaired file is compared with, where nothing says what was meant, is itself on its own interpreter.
+    on = WRITTEN if changed.repaired and changed.loaded is changed.given else GIVEN
+    limit = SAME_FILE if on is WRITTEN else options.max_change or max(tolerance, changed.change)
+    references = [Reference(on, theirs, limit, changed.heads, above, moved, columns, by=changed.given.by)]
+    if changed.loaded is not changed.given:
+        written = reference(changed.loaded, inputs, allowed=allowed)
+        moved, bound = rounding(changed.loaded, inputs), tolerance_of(graph, bool(changed.loaded.content))
+        bound = SAME_FILE if changed.repaired else bound
+        references.append(Reference(WRITTEN, written, bound, changed.heads, (), moved, columns, by=changed.loaded.by))
+    judged = compare(content, inputs, *references)
+    others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
+    notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
+    return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed))
+
+
+def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged, allowed: limits.Limit) -> None:
+    """What was dropped must give the user's own outputs when it is put back."""
+    if not any(changed.heads) or changed.repaired:
+        return
+    own = reference(given.loaded, given.inputs, allowed=allowed)
+    for head, (name, values), (_, wanted) in zip(changed.heads, theirs.items(), own.items(), strict=True):
+        if head and not np.allclose(with_head(head, values), wanted, 1e-3, 1e-4, equal_nan=True):
+            raise ParityError(
+                f"Output `{name}` without its {head} must be what the {head} was computed from. Received: other "
+                "values. Export with --head keep."
+            )
+
+
+def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
+    """What a coarse exchange costs, where it is allowed."""
+    if any(row.status == "differs" for row in rows):
+        return ()
+    off = [row for row in rows if (row.status, row.against) == ("ok", GIVEN) and row.error_of_range is not None]
+    worst = max(off, key=lambda row: row.error_of_range or 0.0, default=None)
+    if changed.accurate or worst is None or (worst.error_of_range or 0.0) <= ACCURATE_CHANGE:
+        return ()
+    return (
+        f"output `{worst.output}` is off by up to {worst.error_of_range:.2g} of its range from your model. "
+        "Use --replace accurate, which needs no training and stays nearer; or, if the device has no time for its "
+        "roots, sqp_keras.replace_activations and sqp_keras.distill, and export the result.",
+    )
