@@ -28,6 +28,7 @@ OTHER_WORDS = {
     "reports": ("--report", "An output"),
     "output": ("An output",),
     "data": ("An input must be",),
+    "step": ("--step",),
 }
 """How messages of later steps call a parameter."""
 

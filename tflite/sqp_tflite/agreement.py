@@ -62,6 +62,8 @@ class Agreement:
             None where no column is judged by itself.
         column_error_of_range: The max error of that column over its own range, for which the same limit holds.
         by: What computed the outputs that it is compared with: "Keras", or the interpreter of a finished file.
+        drift: Of a file of one time step: pairs (step, max error at that step over the range), the last ones after more
+            steps than the model's sequences have.
     """
 
     runtime: str
@@ -85,6 +87,7 @@ class Agreement:
     column: int | None = None
     column_error_of_range: float | None = None
     by: str = KERAS
+    drift: tuple[tuple[int, float], ...] = ()
 
 
 def verdict(rows: tuple[Agreement, ...]) -> str:
@@ -114,7 +117,7 @@ _TITLES = {
     GIVEN: "The file against your model: what the export changed in all",
     WRITTEN: "The file against the model with the new activations: proof of the conversion",
 }
-_WORDS = ("runtime", "set", "output", "status")
+_WORDS = ("runtime", "set", "output", "status", "at step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ def _table(rows: tuple[Agreement, ...], title: str) -> Table:
         "of range": [_number(row.error_of_range) for row in rows],
         "column": ["" if row.column is None else str(row.column) for row in rows],
         "of its range": [_number(row.column_error_of_range) for row in rows],
+        "at step": [", ".join(f"{step}: {error:.2g}" for step, error in row.drift) for row in rows],
         "limit": [_number(row.limit) for row in rows],
         "steps": [_number(row.max_steps) for row in rows],
         "codes": [f"{row.codes:,} of {row.codes_of:,}" if row.codes else "" for row in rows],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +16,23 @@ from sqp_tflite.journal import Compared, Given
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.run.compare import SAME_FILE, compare, tolerance_of
+from sqp_tflite.run.drift import drift
 from sqp_tflite.run.judge import Reference, with_head
 from sqp_tflite.run.reference import positive, quantities, reference
 from sqp_tflite.run.rounding import rounding
+from sqp_tflite.run.sequences import stream
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
+from sqp_tflite.source.step.step import Steps
 
 
-def compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, options: ExportOptions) -> Compared:
+def compared(
+    content: bytes,
+    graph: Graph,
+    given: Given,
+    changed: Exchanged,
+    options: ExportOptions,
+    steps: Steps | None = None,
+) -> Compared:
     """Returns how a file agrees with the user's model, and with the one whose activations were exchanged.
 
     Args:
@@ -30,6 +41,7 @@ def compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, opt
         given: The user's model and samples.
         changed: The model as it was exported.
         options: What was asked for.
+        steps: What the file is one time step of, which is then run over whole sequences; None for other files.
 
     Raises:
         BadInputError: Keras's outputs are not finite.
@@ -51,7 +63,11 @@ def compared(content: bytes, graph: Graph, given: Given, changed: Exchanged, opt
         moved, bound = rounding(changed.loaded, inputs), tolerance_of(graph, bool(changed.loaded.content))
         bound = SAME_FILE if changed.repaired else bound
         references.append(Reference(WRITTEN, written, bound, changed.heads, (), moved, columns, by=changed.loaded.by))
-    judged = compare(content, inputs, *references)
+    fed = stream(steps.written) if steps else None
+    judged = compare(content, inputs, *references, run=fed.run if fed else None)
+    if fed and steps:
+        moved_away = drift(judged.rows, content, fed, inputs, {GIVEN: steps.given, WRITTEN: steps.written})
+        judged = dataclasses.replace(judged, rows=moved_away)
     others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
     return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from sqp_tflite.ops.audit import op_rows, release_notes, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
-from sqp_tflite.report import ON_DATA, ON_MADE_UP, SOLVED_BY, Finding, Memory, Report
+from sqp_tflite.report import ON_DATA, ON_MADE_UP, SOLVED_BY, Finding, Memory, Report, StatePair
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena
 from sqp_tflite.solution import Solution
@@ -26,6 +27,9 @@ from sqp_tflite.source.load import Loaded
 from sqp_tflite.source.masks import Masks
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.samples import Samples
+from sqp_tflite.source.step.notes import notes as step_notes
+from sqp_tflite.source.step.notes import state_values
+from sqp_tflite.source.step.step import Steps
 from sqp_tflite.source.trace import Traced
 from sqp_tflite.versions import versions
 from sqp_tflite.wording import MOST_LINES, harmless
@@ -151,7 +155,7 @@ class Journal:
             agreement=compared.rows if compared else (),
             inputs=tensor_rows(graph, graph.main.inputs) if graph else (),
             outputs=tensor_rows(graph, graph.main.outputs) if graph else (),
-            states=traced.states if traced else (),
+            states=self._states(),
             memory=measured.memory if measured else Memory(),
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
@@ -168,6 +172,16 @@ class Journal:
             seconds=self.seconds(),
         )
 
+    def _states(self) -> tuple[StatePair, ...]:
+        traced, steps = self.get(Traced), self.get(Steps)
+        if not traced or not steps:
+            return traced.states if traced else ()
+        begun = state_values(steps.written)
+        return tuple(
+            dataclasses.replace(pair, output=pair.input, initial=begun.get(state.name, ()))
+            for pair, state in zip(traced.states, steps.written.states, strict=True)
+        )
+
     def _stand_in(self) -> str:
         return interpreters.stand_in(self.options.wanted.target) if self.get(Compared) else ""
 
@@ -178,6 +192,8 @@ class Journal:
         measured, compared = self.get(Measured), self.get(Compared)
         if changed and planned:
             notes += planned.notes + changed.notes + own_code.notes(planned.loaded.model)
+        steps = self.get(Steps)
+        notes += step_notes(steps.written) if steps else ()
         if traced and graph:
             notes += unroll.notes(dict(traced.steps), graph, traced.layers) + _cast_notes(traced, graph) + traced.notes
         notes += reduced.notes if reduced else ()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.mark import Mark, marked
 from sqp_tflite.flatbuffer.read import read
@@ -19,7 +20,9 @@ from sqp_tflite.quantize.conversions import conversions
 from sqp_tflite.quantize.quantize import Reduced, all_findings
 from sqp_tflite.quantize.quantize import quantize as reduce
 from sqp_tflite.quantize.recipe import Request
-from sqp_tflite.report import Finding, LayerError
+from sqp_tflite.report import Finding, LayerError, StatePair
+from sqp_tflite.run.by_step import require_same
+from sqp_tflite.run.sequences import rows, stream
 from sqp_tflite.solution import LEAST_SECONDS, Deadline
 from sqp_tflite.source.convert import convert
 from sqp_tflite.source.exchange import Exchanged, exchange
@@ -29,6 +32,7 @@ from sqp_tflite.source.plan import Plan, plan
 from sqp_tflite.source.remedies import Changes, Situation, remedied
 from sqp_tflite.source.rewrites import on_device
 from sqp_tflite.source.samples import Samples
+from sqp_tflite.source.step.step import Steps, stepped
 from sqp_tflite.source.trace import Traced, trace
 from sqp_tflite.worker import Worker
 
@@ -70,7 +74,15 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     changed = done.keep(_exchanged(options, given))
     # What each activation becomes is decided before anything is written.
     masked = done.keep(masks(changed.loaded, given.inputs, options.wanted))
-    return changed, done.keep(dataclasses.replace(plan(changed.loaded, options.wanted), full=masked.full))
+    model = done.keep(_steps(changed, given)).written.loaded if options.step else changed.loaded
+    return changed, done.keep(dataclasses.replace(plan(model, options.wanted), full=masked.full))
+
+
+def _steps(changed: Exchanged, given: Given) -> Steps:
+    """One time step of the model as it is written, and of the user's own; each gives what its model gives."""
+    written = stepped(changed.loaded)
+    require_same(written, changed.loaded, given.inputs)
+    return Steps(written, written if changed.given is changed.loaded else stepped(changed.given))
 
 
 def check_states(options: ExportOptions, planned: Plan) -> None:
@@ -98,17 +110,20 @@ def made(
         done: Keeps the results.
         tell: Is called with the name of each step.
     """
-    began = time.monotonic()
+    began, integer = time.monotonic(), options.wanted.integer
     tell("trace")  # A fresh function with each activation in its form; the user's model stays as it was.
-    traced = done.keep(on_device(trace(planned, options.state), planned.wanted))
+    steps = done.get(Steps)
+    wanted = {state.name: state.name for state in steps.written.states} if steps else options.state
+    traced = done.keep(on_device(trace(planned, wanted), planned.wanted))
     tell("convert")  # In a child process: native code that crashes there becomes a message here.
     content = convert(traced, worker)
     states = tuple((pair.output_index, pair.input_index) for pair in traced.states)
     request = Request(options.wanted, options.io == "float32", traced.forms, options.one_scale, states, traced.cast)
     # The float file to the wanted type of numbers, tables included.
-    made_of = reduced(content, given.inputs, request, traced.layers, worker, tell)
+    samples = rows(content, given.inputs, stream(steps.written), worker) if steps and integer else given.inputs
+    made_of = reduced(content, samples, request, traced.layers, worker, tell)
     # The file says itself how it is meant to differ from the model, for whoever checks it later.
-    made_of = done.keep(with_mark(made_of, changed, options, given.inputs.given))
+    made_of = done.keep(with_mark(made_of, changed, options, given.inputs.given, traced.states))
     # From here on the file is evidence: it is read and judged, not changed.
     graph = done.keep(read(made_of.content))
     found = all_findings(audit(graph, options.wanted.target, traced.layers), made_of.findings)
@@ -165,7 +180,9 @@ def reduced(
     return reduce(content, inputs, request, layers, worker)
 
 
-def with_mark(reduced: Reduced, changed: Exchanged, options: ExportOptions, data: bool) -> Reduced:
+def with_mark(
+    reduced: Reduced, changed: Exchanged, options: ExportOptions, data: bool, states: tuple[StatePair, ...] = ()
+) -> Reduced:
     """Returns the file with a mark of how it is meant to differ from the user's model, if it is.
 
     Args:
@@ -173,9 +190,22 @@ def with_mark(reduced: Reduced, changed: Exchanged, options: ExportOptions, data
         changed: What was exchanged in it.
         options: What was asked for.
         data: Whether that was judged on the user's data.
+        states: Those of one time step, whose outputs get the names of the inputs.
     """
     limit = options.max_change or changed.change or None
     runtime = runtime_of(options.wanted.target)
     elsewhere = None if runtime == "tflm" else runtime
-    mark = Mark(limit, changed.heads, options.hard_sigmoid, elsewhere, data and limit is not None)
-    return dataclasses.replace(reduced, content=marked(reduced.content, mark))
+    mark = Mark(limit, changed.heads, options.hard_sigmoid, elsewhere, data and limit is not None, options.step)
+    content = reduced.content if not options.step else _with_state_names(reduced.content, states)
+    return dataclasses.replace(reduced, content=marked(content, mark))
+
+
+def _with_state_names(content: bytes, states: tuple[StatePair, ...]) -> bytes:
+    """The file with one name for both ends of a state."""
+    editor = Editor(content)
+    main = editor.main()
+    inputs, outputs = ([main.tensors[index].name for index in ends] for ends in (main.inputs, main.outputs))
+    for pair in states:
+        outputs[pair.output_index] = inputs[pair.input_index]
+    editor.name_ends(tuple(inputs), tuple(outputs))
+    return editor.bytes()

@@ -45,6 +45,7 @@ class ExportOptions:
     per_tensor: bool = False
     no_conversions: bool = False
     state: Mapping[str, str] | None = None
+    step: bool = False
     data: GivenData = None
     names: Mapping[str, str] | None = None
     imports: tuple[str, ...] = ()
@@ -108,6 +109,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "per_tensor": accept.flag,
     "no_conversions": accept.flag,
     "state": accept.optional(accept.states),
+    "step": accept.flag,
     "target": accept.choice(*TARGETS),
     "data": accept.optional(accept.data),
     "names": accept.optional(accept.meanings),

@@ -24,17 +24,21 @@ from sqp_tflite.ops.audit import incoherent
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import HARD_SIGMOIDS
 from sqp_tflite.run.compare import compare, tolerance_of
+from sqp_tflite.run.drift import drift
 from sqp_tflite.run.extremes import bounded, codes_of, extremes
 from sqp_tflite.run.interpreters import require_room
 from sqp_tflite.run.judge import Reference
 from sqp_tflite.run.pairing import INPUTS, OUTPUTS, Pairing, order
 from sqp_tflite.run.reference import quantities, reference
 from sqp_tflite.run.rounding import rounding
+from sqp_tflite.run.sequences import stream
 from sqp_tflite.source.exchange import without_heads
 from sqp_tflite.source.load import Loaded, load
 from sqp_tflite.source.made_up import Scale
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
+from sqp_tflite.source.step.lengths import MADE_UP_STEPS, for_sequences, lengths
+from sqp_tflite.source.step.step import stepped
 
 _ACCEPT: Mapping[str, accept.Accept] = {
     "model": accept.model,
@@ -120,25 +124,34 @@ def check(
     else:
         loaded = load(
             given["model"], names=given["names"], imports=given["imports"], trust=given["trust_code"],
-            hard_sigmoid=meant, shapes=shapes, allowed=allowed,
+            hard_sigmoid=meant, shapes=shapes, steps=MADE_UP_STEPS if mark.step else 0, allowed=allowed,
         )  # fmt: skip
+    if mark.step:
+        loaded = for_sequences(loaded, lengths(shapes))
     loaded, heads = _headless(loaded, mark)
+    step = stepped(loaded) if mark.step else None
     own = max(tolerance_of(graph), mark.limit or 0.0)
     limit = own if given["tolerance"] is None else given["tolerance"]
-    fed = order(INPUTS, {spec.name: spec.shape for spec in loaded.inputs}, graph, given["inputs"])
-    codes = [codes_of(graph, place) for place in fed.places]
+    takes = (step.loaded if step else loaded).inputs
+    fed = order(INPUTS, {spec.name: spec.shape for spec in takes}, graph, given["inputs"])
+    codes = [codes_of(graph, place) for place in fed.places[: len(loaded.inputs)]]
     made_up = functools.partial(_scales, loaded, codes)
     chosen = samples(arrays, loaded.inputs, allowed, made_up)
-    if given["ends"]:
+    if given["ends"] and not step:
         chosen = chosen.with_sets(extremes(codes, chosen))
     if progress:
         progress("compare")
     expected = reference(loaded, chosen, allowed=allowed)
-    made = order(OUTPUTS, {key: values.shape[1:] for key, values in expected.items()}, graph, given["outputs"])
+    gives = step.gives if step else {key: values.shape[1:] for key, values in expected.items()}
+    made = order(OUTPUTS, gives, graph, given["outputs"])
     moved = rounding(loaded, chosen)
     against = Reference(GIVEN, expected, limit, heads, rounding=moved, columns=quantities(loaded), by=loaded.by)
-    judged = compare(content, chosen, against, pairing=Pairing(fed, made))
-    return tuple(_judged(row, graph, mark, fed.counted or made.counted) for row in judged.rows)
+    if step:
+        runs = stream(step, fed.places, made.places)
+        rows = drift(compare(content, chosen, against, run=runs.run).rows, content, runs, chosen, {GIVEN: step})
+    else:
+        rows = compare(content, chosen, against, pairing=Pairing(fed, made)).rows
+    return tuple(_judged(row, graph, mark, fed.counted or made.counted) for row in rows)
 
 
 def _scales(loaded: Loaded, codes: Sequence[Tensor]) -> dict[str, Scale]:

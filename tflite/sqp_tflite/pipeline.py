@@ -34,11 +34,14 @@ from sqp_tflite.places import Place
 from sqp_tflite.report import Finding, Kind, Report
 from sqp_tflite.run.memory import memory, over_budget
 from sqp_tflite.run.scaling import scaling_warnings
+from sqp_tflite.run.sequences import stream
 from sqp_tflite.solution import solved
 from sqp_tflite.source.convert import IMPORTS
 from sqp_tflite.source.load import load
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
+from sqp_tflite.source.step.lengths import MADE_UP_STEPS, for_sequences, lengths
+from sqp_tflite.source.step.step import Steps
 from sqp_tflite.validate import inputs, places, style, validate
 from sqp_tflite.worker import Worker, lent, may_fork
 
@@ -75,6 +78,7 @@ def export(
     per_tensor: bool = False,
     no_conversions: bool = False,
     state: str | Mapping[str, str] | None = None,
+    step: bool = False,
     target: str = "tflm",
     data: GivenData = None,
     names: str | Mapping[str, str] | None = None,
@@ -111,6 +115,7 @@ def export(
             November 2024.
         no_conversions: Whether to refuse an integer model with a QUANTIZE or DEQUANTIZE, but for those of `io`.
         state: {output: input} for the outputs that go back in as inputs, with the same scale; None to find them.
+        step: Whether the file computes one time step of a model of sequences, with its states as inputs and outputs.
         target: Whose operator table and interpreter decide: "tflm", "litert", "tflite-runtime", or "tflm@2023", an
             older TFLM that boards carry, which implies `per_tensor` in an integer model.
         data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
@@ -149,11 +154,10 @@ def export(
     """
     options = asked(
         model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
-        no_conversions=no_conversions, state=state, data=data, names=names, imports=imports, trust_code=trust_code,
-        hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error, max_change=max_change,
-        dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory, reference=reference,
-        faithful=faithful, reports=reports,
-        command=command,
+        no_conversions=no_conversions, state=state, step=step, data=data, names=names, imports=imports,
+        trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error,
+        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory,
+        reference=reference, faithful=faithful, reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
@@ -196,11 +200,15 @@ def run(
         measured = done.keep(_measured(options, content, graph, traced.layers))
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
-        found = done.keep(compared(content, graph, given, changed, options))
+        found = done.keep(compared(content, graph, given, changed, options, done.get(Steps)))
         require_parity(found, options, given, changed, made)
     report = done.report("ok")
     tell("emit")  # From the proven file only.
-    files = firmware(options.emit, content, graph, report, given.inputs, arena=measured.arena, style=style(options))
+    stepping = done.get(Steps)
+    files = firmware(
+        options.emit, content, graph, report, given.inputs,
+        fed=stream(stepping.written) if stepping else None, arena=measured.arena, style=style(options),
+    )  # fmt: skip
     report = dataclasses.replace(report, seconds=done.seconds())
     put = deliver or functools.partial(_write, inputs(options))
     put(content, report, _rendered(options, report, graph, content, files))  # All files or none.
@@ -227,8 +235,10 @@ def _loaded(options: ExportOptions) -> Given:
     shapes = opened.shapes() if opened else None
     loaded = load(
         options.model, names=options.names, imports=options.imports, trust=options.trust_code,
-        hard_sigmoid=options.hard_sigmoid, shapes=shapes, allowed=allowed,
+        hard_sigmoid=options.hard_sigmoid, shapes=shapes, steps=MADE_UP_STEPS if options.step else 0, allowed=allowed,
     )  # fmt: skip
+    if options.step:
+        loaded = for_sequences(loaded, lengths(shapes))
     inputs = samples(opened, loaded.inputs, allowed, lambda: scales(loaded))
     return Given(loaded, inputs, scaling_warnings(loaded, inputs), allowed)
 

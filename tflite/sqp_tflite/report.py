@@ -38,8 +38,7 @@ class Kind(str, enum.Enum):
     """More RAM or flash than was allowed."""
     SHAPE = "shape"
     """A dimension that is open, or too long."""
-    STATE = "state"
-    """Variables or random numbers."""
+    STATE = "state"  # Variables or random numbers.
     DATA = "data"  # The samples.
     WEIGHTS = "weights"  # Constants that are not finite.
     GRAPH = "graph"
@@ -112,12 +111,13 @@ class TensorRow:
 
 @dataclass(frozen=True, slots=True)
 class StatePair:
-    """An output that goes back in as an input at the next run; the indices are those of `outputs` and `inputs`."""
+    """An output that goes back in as an input; the indices are those of `outputs` and `inputs`, no `initial` is 0."""
 
     output: str
     input: str
     output_index: int
     input_index: int
+    initial: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return f"`{self.output}` goes back into `{self.input}`"

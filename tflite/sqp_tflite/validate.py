@@ -51,6 +51,7 @@ def validate(options: ExportOptions) -> None:
             "`no_conversions` is about an integer model. Received: no_conversions with "
             f"--quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
+    _check_step(options)
     _check_combination(options)
     _check_bound(options)
     check_kinds(options.emit, options.wanted.target)
@@ -107,6 +108,18 @@ def _modules(imports: Iterable[str]) -> Iterator[Path]:
                 yield from (
                     file for file in (path.with_name(f"{path.name}.py"), path / "__init__.py") if file.is_file()
                 )
+
+
+def _check_step(options: ExportOptions) -> None:
+    if options.step and options.finished is not None:
+        raise BadInputError(
+            "`step` takes a Keras model apart. Received: step for a .tflite file. Pass the Keras model that it was "
+            "made from, or leave step out."
+        )
+    if options.step and options.state is not None:
+        raise BadInputError(
+            "`step` knows the states of the model. Received: step together with state. Leave state out."
+        )
 
 
 def _check_bound(options: ExportOptions) -> None:

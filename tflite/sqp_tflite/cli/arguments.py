@@ -35,6 +35,12 @@ def export_parser() -> argparse.ArgumentParser:
     )
     _target(parser)
     _numbers(parser)
+    parser.add_argument(
+        "--step",
+        action="store_true",
+        help="of a model of sequences, one time step: the file takes a step and the states of recurrent layers and of "
+        "convolutions over time, and gives the outputs and the new states; --data holds whole sequences",
+    )
     _data(parser)
     _activations(parser)
     _finished(parser)

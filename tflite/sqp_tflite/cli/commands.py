@@ -132,6 +132,7 @@ def _options(call: Call) -> ExportOptions:
         per_tensor=given.per_tensor,
         no_conversions=given.no_conversions,
         state=accept.states("--state", given.state) if given.state else None,
+        step=given.step,
         data=given.data,
         names=accept.meanings("--map", given.map),
         imports=accept.modules("--import", given.imports),

@@ -15,6 +15,8 @@ EXPORT = """examples:
       replaces softplus, ELU, SiLU, GELU, sigmoid, tanh ... with sums of square roots, drops a final softmax
   sqp-export model.keras --replace silu=accurate,dense_2=fast --dry-run
       only prints what each activation becomes and what it costs
+  sqp-export lstm.keras --step --replace accurate --data sequences.npz
+      writes one time step, whose states go out and in again; compares over the whole sequences
   sqp-export vendor_int8.tflite --lowering table --reference float.tflite
       repairs a finished int8 file: a table for each activation, compared with the float file
   sqp-export model.keras --emit c,resolver,golden,project --report report.html

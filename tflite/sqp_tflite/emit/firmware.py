@@ -16,6 +16,7 @@ from sqp_tflite.places import Place
 from sqp_tflite.report import Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena, tensor_bytes
+from sqp_tflite.run.sequences import Stream, first_steps
 from sqp_tflite.source.samples import Samples
 
 _NEED_GOLDEN = frozenset(("golden", "project", "code"))
@@ -51,6 +52,7 @@ def firmware(
     report: Report,
     samples: Samples,
     *,
+    fed: Stream | None = None,
     arena: Arena | None = None,
     style: CStyle | None = None,
 ) -> dict[str, bytes]:
@@ -62,6 +64,7 @@ def firmware(
         graph: The same, read.
         report: The report of the export.
         samples: Samples whose first inputs become the golden vectors.
+        fed: How a file of one time step is run over the samples, which are sequences then.
         arena: What the interpreter needs, if it was measured.
         style: Names and places of the C symbols.
 
@@ -70,7 +73,7 @@ def firmware(
         RefusedError: Something in the file has no C form.
     """
     wanted = tuple(kinds)
-    vectors = golden(content, graph, report.target, samples) if _NEED_GOLDEN & set(wanted) else None
+    vectors = golden(content, graph, report.target, samples, fed) if _NEED_GOLDEN & set(wanted) else None
     try:
         return emit(wanted, Material(content, graph, report, style or CStyle(), arena, vectors))
     except RefusedError as error:
@@ -78,9 +81,15 @@ def firmware(
         raise RefusedError(str(error), error.findings, refused) from error
 
 
-def golden(content: bytes, graph: Graph, target: str, samples: Samples) -> Golden:
-    """Returns the first samples and the target interpreter's outputs for them, as many as fit in 32 KiB of flash."""
-    count = min(count_for(sum(tensor_bytes(tensor) for tensor in graph.inputs + graph.outputs)), len(samples))
+def golden(content: bytes, graph: Graph, target: str, samples: Samples, fed: Stream | None = None) -> Golden:
+    """Returns the first samples and the target interpreter's outputs for them, as many as fit in 32 KiB of flash.
+
+    Of a file of one time step they are the first steps of a sequence, each with the states that the one before gave.
+    """
+    count = count_for(sum(tensor_bytes(tensor) for tensor in graph.inputs + graph.outputs))
+    if fed:
+        samples = first_steps(runtime_of(target), content, samples, fed, count)
+    count = min(count, len(samples))
     inputs = tuple(array[:count] for array in samples.inputs)
     codes = tuple(interpreters.encode(values, tensor) for values, tensor in zip(inputs, graph.inputs, strict=True))
     runtime = runtime_of(target)

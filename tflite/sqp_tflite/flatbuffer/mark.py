@@ -23,6 +23,7 @@ class Mark:
         hard_sigmoid: Whose hard_sigmoid the user said that the model's file means; None for the writer's.
         runtime: The interpreter that the file was exported for, if that is not TFLM; the others need not run it.
         data: Whether the limit was kept on the user's data, and may not be on made-up inputs.
+        step: Whether it computes one time step of a model of sequences.
     """
 
     limit: float | None = None
@@ -30,6 +31,7 @@ class Mark:
     hard_sigmoid: str | None = None
     runtime: str | None = None
     data: bool = False
+    step: bool = False
 
 
 def marked(content: bytes, mark: Mark) -> bytes:
@@ -38,7 +40,7 @@ def marked(content: bytes, mark: Mark) -> bytes:
         return content
     editor = Editor(content)
     held: dict[str, Any] = {"limit": mark.limit, "heads": list(mark.heads)}
-    held |= {name: getattr(mark, name) for name in ("hard_sigmoid", "runtime", "data") if getattr(mark, name)}
+    held |= {name: getattr(mark, name) for name in ("hard_sigmoid", "runtime", "data", "step") if getattr(mark, name)}
     text = json.dumps(held, sort_keys=True, separators=(",", ":"))
     editor.add_metadata(NAME, memoryview(text.encode()))
     return editor.bytes()
@@ -52,7 +54,8 @@ def mark_of(graph: Graph) -> Mark:
         runtime, data = held.get("runtime"), held.get("data", False) is True
     except (ValueError, AttributeError, TypeError, RecursionError):
         return Mark()
+    step = held.get("step", False) is True
     right = limit is None or (isinstance(limit, (int, float)) and 0 < limit < float("inf"))
     right = right and (meant is None or meant in ("keras2", "keras3"))
     right = right and (runtime is None or isinstance(runtime, str)) and all(isinstance(head, str) for head in heads)
-    return Mark(limit, heads, meant, runtime, data) if right else Mark()
+    return Mark(limit, heads, meant, runtime, data, step) if right else Mark()

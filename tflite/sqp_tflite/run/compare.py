@@ -58,7 +58,17 @@ def tolerance_of(graph: Graph, sums: bool = False) -> float:
     return STORED_TOLERANCE if kind == "float32" and stored_weights(graph) else TOLERANCES[kind]
 
 
-def compare(content: bytes, samples: Samples, *references: Reference, pairing: Pairing | None = None) -> Judged:
+Run = Callable[[str, bytes, tuple[NDArray[Any], ...]], Outputs]
+"""Runs a file on a runtime: see `interpreters.run`."""
+
+
+def compare(
+    content: bytes,
+    samples: Samples,
+    *references: Reference,
+    pairing: Pairing | None = None,
+    run: Run | None = None,
+) -> Judged:
     """Returns a row for each runtime, reference, set of samples and output.
 
     Runtimes that are not installed are "not checked". Each set is judged by a range of its own, and at least that of
@@ -69,15 +79,22 @@ def compare(content: bytes, samples: Samples, *references: Reference, pairing: P
         samples: The inputs.
         references: What the outputs are compared with.
         pairing: Where the model's inputs and outputs are in the file; by default in the same order.
+        run: Runs the file on a runtime; None for once per sample.
     """
+    ran = run or interpreters.run
     with ThreadPoolExecutor(len(RUNTIMES)) as pool:
-        found = tuple(pool.map(lambda runtime: _one(runtime, content, samples, references, pairing), RUNTIMES))
+        found = tuple(pool.map(lambda runtime: _one(runtime, content, samples, references, pairing, ran), RUNTIMES))
     warnings = dict.fromkeys(warning for judged in found for warning in judged.warnings)
     return Judged(tuple(row for judged in found for row in judged.rows), tuple(warnings))
 
 
 def _one(
-    runtime: str, content: bytes, samples: Samples, references: tuple[Reference, ...], pairing: Pairing | None
+    runtime: str,
+    content: bytes,
+    samples: Samples,
+    references: tuple[Reference, ...],
+    pairing: Pairing | None,
+    run: Run,
 ) -> Judged:
     first = next(iter(samples.parts()))
     if not interpreters.installed(runtime):
@@ -86,7 +103,7 @@ def _one(
             tuple(Agreement(runtime, "not checked", reason, ref.against, on=first, by=ref.by) for ref in references)
         )
     try:
-        outputs = interpreters.run(runtime, content, pairing.to_file(samples.inputs) if pairing else samples.inputs)
+        outputs = run(runtime, content, pairing.to_file(samples.inputs) if pairing else samples.inputs)
     except interpreters.RuntimeFailedError as error:
         return Judged(
             tuple(Agreement(runtime, "failed", str(error), ref.against, on=first, by=ref.by) for ref in references)

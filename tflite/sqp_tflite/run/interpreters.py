@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.accept import quoted
 from sqp_tflite.errors import CrashedError
-from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.limits import Limit
 from sqp_tflite.ops.policy import NAMES, RELEASES, RUNTIMES, runtime_of
@@ -83,11 +84,25 @@ def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outpu
     Raises:
         RuntimeFailedError: The interpreter refused the file, or crashed.
     """
+    return within(runtime, "sqp_tflite.run.interpreters:run_here", runtime, content, inputs)
+
+
+def within(runtime: str, function: str, *arguments: Any) -> Any:
+    """Returns what a function returns in the child process of an interpreter.
+
+    Args:
+        runtime: One of `policy.RUNTIMES`.
+        function: "module:function".
+        *arguments: Its arguments.
+
+    Raises:
+        RuntimeFailedError: The interpreter refused a file, or crashed.
+    """
     if runtime not in RUNTIMES:
         raise ValueError(f"`runtime` must be one of {RUNTIMES}. Received: {runtime!r}.")
     with lent(runtime, ("sqp_tflite.run.interpreters",)) as worker:
         try:
-            return worker.call("sqp_tflite.run.interpreters:run_here", runtime, content, inputs)
+            return worker.call(function, *arguments)
         except (ChildError, CrashedError) as error:
             raise RuntimeFailedError(_reason(error, worker.log())) from error
 
@@ -95,7 +110,7 @@ def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outpu
 def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outputs:
     """Does the work of `run` in this process, which native code may crash."""
     graph = read(content)
-    opened = _open_tflm(content) if runtime == "tflm" else _open_lite(runtime, content)
+    opened = open_here(runtime, content)
     rows: list[list[NDArray[Any]]] = [[] for _ in graph.outputs]
     for sample in range(len(inputs[0])):
         for place, tensor in enumerate(graph.inputs):
@@ -104,9 +119,37 @@ def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> 
         for place, row in enumerate(rows):
             row.append(opened.get(place))
     codes = tuple(np.concatenate([value if value.shape[:1] == (1,) else value[None] for value in row]) for row in rows)
-    values = tuple(decode(code, tensor) for code, tensor in zip(codes, graph.outputs, strict=True))
-    scales = tuple(tensor.quantization.scales[0] if tensor.quantization else None for tensor in graph.outputs)
+    return outputs_of(graph.outputs, codes)
+
+
+def outputs_of(tensors: Sequence[Tensor], codes: tuple[NDArray[Any], ...]) -> Outputs:
+    """Returns an interpreter's numbers for some outputs with what they mean.
+
+    Args:
+        tensors: The outputs in the file.
+        codes: The interpreter's numbers for each.
+    """
+    values = tuple(decode(code, tensor) for code, tensor in zip(codes, tensors, strict=True))
+    scales = tuple(tensor.quantization.scales[0] if tensor.quantization else None for tensor in tensors)
     return Outputs(values, codes, scales)
+
+
+class Opened(Protocol):
+    """A file in an interpreter: inputs and outputs are called by their places."""
+
+    def set(self, place: int, value: NDArray[Any]) -> None:
+        """Gives an input its numbers, in the tensor's type and shape."""
+
+    def invoke(self) -> Any:
+        """Runs the file once."""
+
+    def get(self, place: int) -> NDArray[Any]:
+        """Returns an output's numbers."""
+
+
+def open_here(runtime: str, content: bytes) -> Opened:
+    """Returns a file in an interpreter of this process, which native code may crash."""
+    return _open_tflm(content) if runtime == "tflm" else _open_lite(runtime, content)
 
 
 def try_once(runtime: str, content: bytes) -> None:
@@ -119,17 +162,13 @@ def try_once(runtime: str, content: bytes) -> None:
     Raises:
         RuntimeFailedError: The interpreter refused the file, or crashed.
     """
-    with lent(runtime, ("sqp_tflite.run.interpreters",)) as worker:
-        try:
-            worker.call("sqp_tflite.run.interpreters:try_here", runtime, content)
-        except (ChildError, CrashedError) as error:
-            raise RuntimeFailedError(_reason(error, worker.log())) from error
+    within(runtime, "sqp_tflite.run.interpreters:try_here", runtime, content)
 
 
 def try_here(runtime: str, content: bytes) -> None:
     """Does the work of `try_once` in this process, which native code may crash."""
     graph = read(content)
-    opened = _open_tflm(content) if runtime == "tflm" else _open_lite(runtime, content)
+    opened = open_here(runtime, content)
     generator = np.random.default_rng(0)
     for place, tensor in enumerate(graph.inputs):
         floating = tensor.dtype in ("float32", "float16", "float64")

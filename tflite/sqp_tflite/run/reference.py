@@ -12,6 +12,7 @@ from sqp_tflite.errors import BadInputError
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.report import Activation
 from sqp_tflite.source.activations import activation
+from sqp_tflite.source.calling import compiled
 from sqp_tflite.source.load import Loaded
 from sqp_tflite.source.samples import Samples
 
@@ -32,9 +33,9 @@ def reference(loaded: Loaded, inputs: Samples, *, allowed: Limit | None = None) 
         BadInputError: Keras's own outputs are not finite in the first set, where nothing could agree with them, or not
             one row of numbers per sample, or too large.
     """
-    chunks, names = [], []
+    chunks, names, call = [], [], compiled(loaded.model, loaded.call)
     for start in range(0, len(inputs), _CHUNK):
-        outputs = loaded.call([array[start : start + _CHUNK] for array in inputs.inputs])
+        outputs = call([array[start : start + _CHUNK] for array in inputs.inputs])
         names = list(outputs)
         count = min(_CHUNK, len(inputs) - start)
         chunks.append([_rows(name, value, count, loaded.source) for name, value in outputs.items()])

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from sqp_tflite import private
 from sqp_tflite.source import hooks
@@ -24,7 +25,7 @@ def caller(model: Any, source: str) -> Callable[[Sequence[Any]], dict[str, Any]]
 
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         symbolic = private.inputs_structure(model) is not None
-        with _in_float32(model), running(source):
+        with in_float32(model), running(source):
             if symbolic or len(tensors) == 1:
                 outputs = model(structured(model, tensors), training=False)
             else:
@@ -35,6 +36,19 @@ def caller(model: Any, source: str) -> Callable[[Sequence[Any]], dict[str, Any]]
     return call
 
 
+def compiled(model: Any, call: Callable[[Sequence[Any]], dict[str, Any]]) -> Callable[[Sequence[Any]], dict[str, Any]]:
+    """Returns a call for several batches: as a graph where a recurrent layer would run each of its steps by itself.
+
+    Args:
+        model: The Keras model; None for other models.
+        call: What `caller` returned for it.
+    """
+    if model is None or not any(isinstance(layer, keras.layers.RNN) for layer in private.layers(model)):
+        return call
+    traced = tf.function(call, autograph=False)
+    return lambda tensors: traced([tf.convert_to_tensor(value) for value in tensors])
+
+
 def structured(model: Any, values: Sequence[Any]) -> Any:
     """Returns one value per input in the structure that the model is called with: one, a list, a dict or a nest."""
     struct = private.inputs_structure(model)
@@ -43,7 +57,7 @@ def structured(model: Any, values: Sequence[Any]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-def _in_float32(model: Any) -> AbstractContextManager[None]:
+def in_float32(model: Any) -> AbstractContextManager[None]:
     """Lets a model of mixed precision compute in the type of its weights, which is what a device gets."""
     layers = private.layers(model)
     return hooks.in_float32(frozenset(id(layer) for layer in layers if layer.compute_dtype != "float32"))

@@ -17,7 +17,7 @@ from sqp_keras.models.sites import is_functional
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.report import Activation, PlanRow, Replacement
 from sqp_tflite.source.activations import activation
-from sqp_tflite.source.calling import structured
+from sqp_tflite.source.calling import compiled, structured
 from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.load import Loaded, reload
 from sqp_tflite.source.samples import Samples
@@ -176,8 +176,8 @@ def refined(
         with_bound: Returns the model, and the report, with another bound.
     """
     arrays, sets = [array[:_ROWS] for array in inputs.inputs], tuple(inputs.parts().values())
-    before = given.call(arrays)
-    first = last = _change(before, new.call(arrays), sets)
+    before = compiled(given.model, given.call)(arrays)
+    first = last = _change(before, compiled(new.model, new.call)(arrays), sets)
     best, chosen = (new, report), MAX_ERRORS[0]
     for bound in MAX_ERRORS[1:]:
         if last <= GOOD_ENOUGH:
@@ -186,7 +186,7 @@ def refined(
             finer = with_bound(bound)
         except ValueError:  # Some activation has no sum that is so close.
             break
-        change = _change(before, finer[0].call(arrays), sets)
+        change = _change(before, compiled(finer[0].model, finer[0].call)(arrays), sets)
         if change < last:
             best, chosen, last = finer, bound, change
     if chosen == MAX_ERRORS[0]:

@@ -90,6 +90,7 @@ def load(
     trust: bool = False,
     hard_sigmoid: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    steps: int = 0,
     allowed: Limit | None = None,
 ) -> Loaded:
     """Returns the model and what its inputs and outputs are.
@@ -101,6 +102,7 @@ def load(
         trust: Whether code that is part of the file (lambdas) or named by it (modules to import) may run.
         hard_sigmoid: Whose hard_sigmoid a file means, "keras2" or "keras3"; None for that of the Keras that wrote it.
         shapes: Shapes per input name, without the batch, for dimensions that the model leaves open.
+        steps: Size of a first dimension behind the batch that is still open; 0 to refuse it.
         allowed: How much memory a file's content may take; None for the limit of this machine.
 
     Raises:
@@ -121,7 +123,8 @@ def load(
             keras2.refuse_other(hard_sigmoid, str(path))
             return _by_tf_keras(refusal, trust, dict(shapes or {}), allowed or limit())
         warnings = opened.notes + keras2.as_written(opened, path, hard_sigmoid)
-        return dataclasses.replace(_described(opened.model, str(path), dict(shapes or {})), warnings=warnings)
+        described = _described(opened.model, str(path), dict(shapes or {}), steps)
+        return dataclasses.replace(described, warnings=warnings)
     if not isinstance(model, keras.Model):
         raise BadInputError(
             f"`model` must be a Keras model or a path. Received: {type(model).__name__}. "
@@ -129,7 +132,7 @@ def load(
         )
     keras2.refuse_choice(hard_sigmoid, model.name)
     import_all(imports)
-    return _described(model, model.name, dict(shapes or {}))
+    return _described(model, model.name, dict(shapes or {}), steps)
 
 
 def _require_eager() -> None:
@@ -154,7 +157,7 @@ def reload(loaded: Loaded, model: Any) -> Loaded:
     return dataclasses.replace(loaded, model=model, call=caller(model, loaded.source), layers=paths)
 
 
-def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> Loaded:
+def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]], steps: int) -> Loaded:
     symbolic = private.inputs_structure(model) is not None or isinstance(model, keras.Sequential)
     if isinstance(model, keras.Sequential) and not model.layers:
         raise BadInputError(f"A model must have at least one layer. Received: `{source}`, which has none. Add one.")
@@ -170,7 +173,7 @@ def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]]) -> L
     if len(raw) == 1 and ONLY_INPUT in shapes:
         shapes = {raw[0][0]: shapes[ONLY_INPUT], **shapes}
     inputs = tuple(
-        InputSpec(name, _closed(name, shape, shapes, source), dtype, categories if "int" in dtype else 0)
+        InputSpec(name, _closed(name, shape, shapes, source, steps), dtype, categories if "int" in dtype else 0)
         for name, shape, dtype in raw
     )
     paths = tuple(path for path, _ in sites.paths(model))
@@ -251,10 +254,14 @@ def _recorded_inputs(model: Any, source: str) -> list[tuple[str, tuple[Any, ...]
     return found
 
 
-def _closed(name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]], source: str) -> tuple[int, ...]:
+def _closed(
+    name: str, shape: tuple[Any, ...], shapes: dict[str, tuple[int, ...]], source: str, steps: int = 0
+) -> tuple[int, ...]:
     given = shapes.get(name)
     if given is not None and len(given) == len(shape):
         shape = tuple(theirs if own is None else own for own, theirs in zip(shape, given, strict=True))
+    if steps and shape[:1] == (None,):
+        shape = (steps, *shape[1:])
     if any(size is None for size in shape):
         raise BadInputError(
             f"Every dimension after the batch must be fixed, because a device's memory is. Received: input `{name}` of "
