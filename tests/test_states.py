@@ -368,6 +368,7 @@ def test_report_and_firmware_readme_name_the_pairs(lstm):
         "input": "second",
         "output_index": 2,
         "input_index": 2,
+        "initial": [],
     }
     printed = io.StringIO()
     show_report(Console(file=printed, width=200), exported.report)

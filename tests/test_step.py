@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.parity import check
 from sqp_tflite.pipeline import export
 from sqp_tflite.run.by_step import by_step, require_same
+from sqp_tflite.run.interpreters import decode, encode, open_here
 from sqp_tflite.source.load import load
 from sqp_tflite.source.samples import samples
 from sqp_tflite.source.step.lengths import for_sequences
@@ -248,3 +250,65 @@ def test_options_that_contradict_a_step_are_refused(tmp_path, command):
     call = ["sqp-export", tmp_path / "m.keras", "--step"]
     both = command(*call, "--state", "h=h", "--dry-run")
     assert both.code == 2 and "Leave state out" in both.err
+
+
+def codes_of(report):
+    """Returns type, scale and zero point of each state, at its output and at its input."""
+    ends = [(report.outputs[pair.output_index], report.inputs[pair.input_index]) for pair in report.states]
+    return {out.name: tuple((end.dtype, end.scale, end.zero_point) for end in (out, into)) for out, into in ends}
+
+
+def fed_bytes(runtime, content, report, x):
+    """Returns the first output of each step, the states copied as bytes, never looked at."""
+    graph, opened = read(content), open_here(runtime, content)
+    places = [pair.input_index for pair in report.states]
+    states = {place: encode(np.zeros(graph.inputs[place].shape), graph.inputs[place]).tobytes() for place in places}
+    rows = []
+    for step in x:
+        opened.set(0, encode(step.reshape(graph.inputs[0].shape), graph.inputs[0]))
+        for place, held in states.items():
+            end = graph.inputs[place]
+            opened.set(place, np.frombuffer(held, end.dtype).reshape(end.shape))
+        opened.invoke()
+        states = {pair.input_index: opened.get(pair.output_index).tobytes() for pair in report.states}
+        rows.append(decode(opened.get(0), graph.outputs[0])[0])
+    return np.stack(rows)
+
+
+FORMS = [("int8", "table"), ("int16x8", "integer"), ("int8", "algebraic"), ("int8", "integer")]
+
+
+@pytest.mark.parametrize(
+    ("quantize", "lowering"), [FORMS[0], *(pytest.param(*form, marks=pytest.mark.large) for form in FORMS[1:])]
+)
+def test_the_states_of_an_integer_file_are_copied_as_bytes_on_every_runtime(net, quantize, lowering):
+    model, data = net
+    made = export(model, step=True, quantize=quantize, lowering=lowering, data=data)
+    codes = codes_of(made.report)
+    assert all(out == into for out, into in codes.values())
+    # What an LSTM adds up in c, and a GRU in h, is finer than a step of int8.
+    wide = {name: out[0] for name, (out, _) in codes.items()}
+    assert wide["lstm/c"] == wide["gru/h"] == "int16"
+    assert wide["lstm/h"] == wide["conv/past"] == ("int8" if quantize == "int8" else "int16")
+    long = np.concatenate(list(data["x"]))[:1000] if quantize == "int16x8" else np.concatenate(list(data["x"]))[:256]
+    step = stepped(load(model))
+    wanted = by_step(step, (long[None],))["out"][0]
+    for row in made.report.agreement:
+        assert row.status in ("ok", "not checked") or row.runtime == "tflite-runtime"
+        if row.status == "ok":
+            found = fed_bytes(row.runtime, made.model_bytes, made.report, long)
+            # Twice the largest share of the range that was measured on the three runtimes.
+            assert np.abs(found - wanted).max() / np.ptp(wanted) < (0.06 if quantize == "int8" else 0.01)
+
+
+def test_a_float_stream_of_1000_steps_on_tflm_does_not_drift(net, exported):
+    long = np.concatenate([*net[1]["x"]] * 3)[:1000]
+    wanted = by_step(stepped(load(net[0])), (long[None],))["out"][0]
+    off = np.abs(fed_bytes("tflm", exported.model_bytes, exported.report, long) - wanted) / np.ptp(wanted)
+    assert off[-100:].max() < 1e-3 and off.max() < 1e-3
+
+
+def test_a_target_without_wide_states_is_told_before_the_conversion(net):
+    model, data = net
+    plan = export(model, step=True, quantize="int8", lowering="table", target="tflite-runtime", data=data, dry_run=True)
+    assert any("no QUANTIZE from int8 to int16. Use --quantize int16x8" in note for note in plan.report.notes)

@@ -20,6 +20,7 @@ from sqp_tflite.quantize.conversions import conversions
 from sqp_tflite.quantize.quantize import Reduced, all_findings
 from sqp_tflite.quantize.quantize import quantize as reduce
 from sqp_tflite.quantize.recipe import Request
+from sqp_tflite.quantize.states import NARROW, widens
 from sqp_tflite.report import Finding, LayerError, StatePair
 from sqp_tflite.run.by_step import require_same
 from sqp_tflite.run.sequences import rows, stream
@@ -75,7 +76,10 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     # What each activation becomes is decided before anything is written.
     masked = done.keep(masks(changed.loaded, given.inputs, options.wanted))
     model = done.keep(_steps(changed, given)).written.loaded if options.step else changed.loaded
-    return changed, done.keep(dataclasses.replace(plan(model, options.wanted), full=masked.full))
+    found = plan(model, options.wanted)
+    narrow = options.step and options.wanted.quantize == "int8" and not widens(options.wanted.target)
+    notes = (*found.notes, NARROW) if narrow else found.notes
+    return changed, done.keep(dataclasses.replace(found, notes=notes, full=masked.full))
 
 
 def _steps(changed: Exchanged, given: Given) -> Steps:
@@ -118,9 +122,13 @@ def made(
     tell("convert")  # In a child process: native code that crashes there becomes a message here.
     content = convert(traced, worker)
     states = tuple((pair.output_index, pair.input_index) for pair in traced.states)
-    request = Request(options.wanted, options.io == "float32", traced.forms, options.one_scale, states, traced.cast)
+    request = Request(
+        options.wanted, options.io == "float32", traced.forms, options.one_scale, states, traced.cast, options.step
+    )
     # The float file to the wanted type of numbers, tables included.
-    samples = rows(content, given.inputs, stream(steps.written), worker) if steps and integer else given.inputs
+    samples = given.inputs
+    if steps and integer:
+        samples = rows(content, samples, stream(steps.written), worker, steps.written.times)
     made_of = reduced(content, samples, request, traced.layers, worker, tell)
     # The file says itself how it is meant to differ from the model, for whoever checks it later.
     made_of = done.keep(with_mark(made_of, changed, options, given.inputs.given, traced.states))

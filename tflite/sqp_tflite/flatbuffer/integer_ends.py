@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.graph import Quantization, Tensor
 
+_WIDE = "int16"
 _LOWEST = {"int8": -128, "int16": -32767}
 _HIGHEST = {"int8": 127, "int16": 32767}
 
 
 def settle_ends(
-    editor: Editor, dtype: str, ranges: Sequence[tuple[float, float]], states: Mapping[int, int] | None = None
+    editor: Editor,
+    dtype: str,
+    ranges: Sequence[tuple[float, float]],
+    states: Mapping[int, int] | None = None,
+    wide: Mapping[int, int] | None = None,
 ) -> None:
     """Gives the ends of a file one integer type, whatever reads them.
 
@@ -25,15 +30,18 @@ def settle_ends(
         dtype: "int8" or "int16".
         ranges: (smallest, largest) on the data, of the inputs and then of the outputs, in order.
         states: {place of an output: place of the input that it goes back into}.
+        wide: Those of them that are int16 whatever the type of the others.
     """
-    main = editor.main()
-    inputs = [_input(editor, index, dtype, ranges[place]) for place, index in enumerate(main.inputs)]
+    main, wide = editor.main(), wide or {}
+    into = [_WIDE if place in wide.values() else dtype for place in range(len(main.inputs))]
+    inputs = [_input(editor, index, into[place], ranges[place]) for place, index in enumerate(main.inputs)]
     outputs: list[int] = []
     for place, index in enumerate(main.outputs):
         back = (states or {}).get(place)
         state = None if back is None else editor.main().tensors[inputs[back]].quantization
         taken = {*inputs, *outputs, *main.outputs[place + 1 :]}
-        outputs.append(_output(editor, index, dtype, ranges[len(inputs) + place], state, taken))
+        kind = _WIDE if place in wide else dtype
+        outputs.append(_output(editor, index, kind, ranges[len(inputs) + place], state, taken))
     if (tuple(inputs), tuple(outputs)) != (main.inputs, main.outputs):
         editor.set_ends(inputs, outputs)
         editor.drop_unused()
@@ -43,10 +51,33 @@ def _input(editor: Editor, index: int, dtype: str, span: tuple[float, float]) ->
     tensor = editor.main().tensors[index]
     if not _numbers(tensor) or tensor.dtype == dtype:
         return index
+    finer = _finer(editor, index, dtype)
+    if finer is not None:
+        return finer
     scale, point = affine(dtype, *span)
     outer = editor.add_tensor(tensor.name, dtype, tensor.shape, scale, point)
     editor.rename(index, f"{tensor.name}_inner")
     editor.add_op(_conversion(outer, index, tensor.dtype), 0)
+    return outer
+
+
+def _finer(editor: Editor, index: int, dtype: str) -> int | None:
+    """An int16 input in the place of an int8 one that was only widened: the quantiser gives all inputs one type.
+
+    What reads the int8 numbers gets them by a QUANTIZE from the new input. None where nothing widens the input.
+    """
+    main = editor.main()
+    readers = [op for op in main.ops if index in op.inputs]
+    widening = [op for op in readers if op.name == "QUANTIZE" and main.tensors[op.outputs[0]].dtype == dtype]
+    if len(widening) != 1 or main.tensors[index].dtype != "int8":
+        return None
+    (op,), name = widening, main.tensors[index].name
+    outer = op.outputs[0]
+    editor.replace_ops({op.index: []})
+    if len(readers) > 1:
+        editor.add_op(_conversion(outer, index, "int8"), 0)
+    editor.rename(index, f"{name}_inner")
+    editor.rename(outer, name)
     return outer
 
 

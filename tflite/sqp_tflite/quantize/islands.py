@@ -27,6 +27,10 @@ class Islands:
     activations: frozenset[str]
     tables: frozenset[str]
 
+    def becomes_tables(self, names: frozenset[str]) -> bool:
+        """Returns whether a chain becomes a table whose operators write tensors of these names."""
+        return not self.tables.isdisjoint(names)
+
 
 def islands(graph: Subgraph, lowering: str, native: Callable[[str], bool], forms: tuple[str, ...] = ()) -> Islands:
     """Returns the islands of a float graph that will get int8 activations.

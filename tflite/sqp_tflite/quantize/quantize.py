@@ -14,6 +14,7 @@ from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.float_ends import add_float_ends
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Subgraph, Tensor
 from sqp_tflite.flatbuffer.integer_ends import settle_ends
+from sqp_tflite.flatbuffer.narrowing import narrow
 from sqp_tflite.flatbuffer.op_versions import versioned
 from sqp_tflite.flatbuffer.pooling import pool_first
 from sqp_tflite.flatbuffer.read import read
@@ -27,11 +28,14 @@ from sqp_tflite.quantize.states import shared
 from sqp_tflite.report import Finding, Kind, LayerError
 from sqp_tflite.run import layer_errors
 from sqp_tflite.source.samples import Samples
+from sqp_tflite.wording import listed
 from sqp_tflite.worker import ChildError, Worker
 
 _TABLE_SAMPLES = 8
 """A real interpreter's lookups are compared with the tables on this many samples (without one, all codes are)."""
 
+
+_MOST_STATES = 6
 
 _OTHER_WAY = "Write the layer with other operations, or export it in float32."
 
@@ -95,14 +99,18 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
         ranges, notes = shared(found.ranges() | known, main, request.states), calibration.notes(found, layers)
         notes += _state_notes(samples, main, request)
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
+    if wide := sorted(quantized.wide.inputs):
+        notes += (f"The states {listed(wide, _MOST_STATES)} add up small numbers: they and their sums are int16.",)
     editor = Editor(quantized.content)
+    if quantized.wide.places and quantized.islands.tables and narrow(editor, quantized.islands.becomes_tables):
+        editor = Editor(editor.bytes())
     tables = _put_tables(editor, quantized.islands, samples, worker)
     if tables and any(op.name == "MAX_POOL_2D" for op in main.ops):
         editor = Editor(editor.bytes())
         pool_first(editor)
     if quantized.integer_ends:
         spans = [_span(ranges, main.tensors[index]) for index in (*main.inputs, *main.outputs)]
-        settle_ends(editor, INTEGER_IO[request.quantize], spans, dict(request.states))
+        settle_ends(editor, INTEGER_IO[request.quantize], spans, dict(request.states), dict(quantized.wide.places))
         if request.float_io:
             add_float_ends(editor)
     editor.name_ends(*(tuple(main.tensors[i].name for i in ends) for ends in (main.inputs, main.outputs)))
@@ -161,7 +169,7 @@ def all_findings(audited: tuple[Finding, ...], floats: tuple[Finding, ...]) -> t
 
 def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Worker) -> tuple[Table, ...]:
     """Lowers the islands that become tables, and compares the result with a real interpreter."""
-    tables = lower(editor, lambda names: not islands.tables.isdisjoint(names)) if islands.tables else ()
+    tables = lower(editor, islands.becomes_tables) if islands.tables else ()
     if not tables:
         return ()
     names = tuple(name for table in tables for name in (table.source, table.result))

@@ -23,6 +23,7 @@ from sqp_tflite.ops.policy import kernels
 from sqp_tflite.quantize.calibration import SMALLEST_RANGE
 from sqp_tflite.quantize.exact import narrowed, settled
 from sqp_tflite.quantize.islands import Islands, islands
+from sqp_tflite.quantize.states import NO_ACCUMULATORS, Accumulators, accumulators, widens
 
 INTEGER_BITS = {"int8": 8, "int16x8": 16}
 """Bits of the activations in the integer types; weights have 8 bits in both."""
@@ -62,6 +63,7 @@ class Request:
         per_tensor: Whether the weights of dense layers get one scale each, not one per unit.
         states: Pairs (place of an output, place of the input that it goes back into).
         cast: Pairs (place of an input, its type in the model) of inputs that the model casts to float32.
+        step: Whether the file is one time step, whose states have types of their own.
     """
 
     wanted: Combination
@@ -70,6 +72,7 @@ class Request:
     per_tensor: bool = False
     states: tuple[tuple[int, int], ...] = ()
     cast: tuple[tuple[int, str], ...] = ()
+    step: bool = False
 
     @property
     def quantize(self) -> str:
@@ -96,12 +99,14 @@ class Quantized:
         islands: Which of its float tensors belong to an activation or will become a table.
         integer_ends: Whether its inputs and outputs are integers.
         spans: {tensor: (smallest, largest)} that is read of tensors whose codes hold no more than that.
+        wide: Its states of 16 bits.
     """
 
     content: bytes
     islands: Islands
     integer_ends: bool = False
     spans: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    wide: Accumulators = NO_ACCUMULATORS
 
 
 def whole_codes(names: Sequence[str], request: Request) -> dict[str, tuple[float, float]]:
@@ -137,8 +142,11 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
     # Around tables, and where an output is also read inside, float inputs and outputs are added afterwards: the
     # quantiser writes them in float for all that reads them, or leaves them integers.
     integer_ends = not request.float_io or bool(chosen.tables) or _outputs_are_read(graph)
+    wide_states = _accumulators(graph, request, chosen)
+    integer_ends = integer_ends or bool(wide_states.places)
     _add_integer_recipe(manager, request, chosen, integer_ends)
     exact = settled(ranges, graph, chosen.tables) if request.quantize == "int8" else {}
+    _widen(manager, wide_states)
     statistics = _statistics(graph, {**ranges, **exact})
     wide = _weight_ranges(graph, statistics, INTEGER_BITS[request.quantize])
     statistics |= _of_tensors(graph, wide) if request.per_tensor else wide
@@ -147,7 +155,23 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
     editor = Editor(bytes(found.quantized_model))
     editor.retype_dead_outputs()
     editor.give_own_names()
-    return Quantized(editor.bytes(), chosen, integer_ends, narrowed(ranges, graph) if exact else {})
+    return Quantized(editor.bytes(), chosen, integer_ends, narrowed(ranges, graph) if exact else {}, wide_states)
+
+
+def _accumulators(graph: Subgraph, request: Request, chosen: Islands) -> Accumulators:
+    if not request.step or INTEGER_BITS[request.quantize] == 16 or not widens(request.target):
+        return NO_ACCUMULATORS
+    return accumulators(graph, request.states, chosen.activations | chosen.tables)
+
+
+def _widen(manager: Any, wide: Accumulators) -> None:
+    """Gives states that are sums, and what adds them up, 16 bits; conversions appear by themselves."""
+    from litert_quantizer import qtyping
+
+    names = qtyping.TFLOperationName
+    for scopes, which in ((wide.ops, names.ALL_SUPPORTED), (wide.inputs, names.INPUT), (wide.outputs, names.OUTPUT)):
+        for scope in _scopes(scopes):
+            manager.add_static_config(scope, which, 16, 8)
 
 
 def _outputs_are_read(graph: Subgraph) -> bool:

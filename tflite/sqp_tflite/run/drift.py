@@ -13,18 +13,12 @@ from sqp_tflite.agreement import Agreement
 from sqp_tflite.run.by_step import by_step
 from sqp_tflite.run.interpreters import Outputs, RuntimeFailedError
 from sqp_tflite.run.judge import spread
-from sqp_tflite.run.sequences import Stream
+from sqp_tflite.run.sequences import Stream, joined
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.source.step.step import Step
 
-TIMES = 4
-"""How many of the model's sequences are run one after another, as one."""
-
 LIMIT = 1e-3
 """Max drift of a float file, over the range: each step passes on the rounding of all steps before it."""
-
-_MOST = 4
-"""Long sequences that are run."""
 
 
 def drift(
@@ -39,7 +33,8 @@ def drift(
         samples: The sequences, of which as many as are needed are joined.
         steps: {what the rows are against: the step in Keras that computes the reference}.
     """
-    inputs = joined(samples)
+    times = next(iter(steps.values())).times
+    inputs = joined(samples, times)
     length = samples.inputs[0].shape[1]
     wanted = {against: by_step(step, inputs) for against, step in steps.items()}
     found: dict[str, Outputs | None] = {}
@@ -52,20 +47,9 @@ def drift(
         if outputs is not None and row.on == next(iter(samples.parts())):
             place = list(wanted[row.against]).index(row.output)
             late = steps[row.against].late[place]
-            row = _with(row, outputs.values[place], wanted[row.against][row.output], length, late)
+            row = _with(row, outputs.values[place], wanted[row.against][row.output], (length, times), late)
         made.append(row)
     return tuple(made)
-
-
-def joined(samples: Samples) -> tuple[NDArray[Any], ...]:
-    """Returns a few sequences of 4 times the length, one array per input, each of sequences that follow one another."""
-    first = next(iter(samples.parts().values()))
-    count = len(range(len(samples))[first])
-    rows = np.arange(max(1, min(_MOST, count // TIMES)) * TIMES) % count
-    return tuple(
-        array[first][rows].reshape(len(rows) // TIMES, TIMES * array.shape[1], *array.shape[2:])
-        for array in samples.inputs
-    )
 
 
 def _outputs(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...], stream: Stream) -> Outputs | None:
@@ -75,11 +59,12 @@ def _outputs(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...], str
         return None
 
 
-def _with(row: Agreement, ours: NDArray[Any], theirs: NDArray[Any], length: int, late: int) -> Agreement:
-    span = max(spread(theirs[:, late:]), row.spread or 0.0) or float(np.abs(theirs).max(initial=0.0)) or 1.0
-    places = dict.fromkeys(max(late + 1, place) for place in (1, length // 4, length // 2, length, TIMES * length))
+def _with(row: Agreement, ours: NDArray[Any], theirs: NDArray[Any], span: tuple[int, int], late: int) -> Agreement:
+    length, times = span
+    size = max(spread(theirs[:, late:]), row.spread or 0.0) or float(np.abs(theirs).max(initial=0.0)) or 1.0
+    places = dict.fromkeys(max(late + 1, place) for place in (1, length // 4, length // 2, length, times * length))
     errors = np.abs(ours.astype(np.float64) - theirs)
-    seen = tuple((place, float(errors[:, place - 1].max(initial=0.0)) / span) for place in places)
+    seen = tuple((place, float(errors[:, place - 1].max(initial=0.0)) / size) for place in places)
     row = dataclasses.replace(row, drift=seen)
     step, worst = max(seen, key=lambda one: one[1])
     limit = max(row.limit or 0.0, LIMIT)

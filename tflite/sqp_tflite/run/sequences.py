@@ -17,8 +17,12 @@ from sqp_tflite.worker import Worker
 if TYPE_CHECKING:  # The interpreters' processes run these functions, without TensorFlow.
     from sqp_tflite.source.step.step import Step
 
-MOST_ROWS = 16384
+MOST_ROWS = 8192
 """Steps that ranges are taken from: more cost time and change little."""
+
+
+_MOST_LONG = 4
+"""Long sequences that are made of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,23 @@ def stream(step: Step, inputs: Sequence[int] | None = None, outputs: Sequence[in
     return Stream(pairs, initial, tuple(fed[:ins]), tuple(made[:outs]), step.sequences, step.late, step.shapes)
 
 
-def rows(content: bytes, samples: Samples, stream: Stream, worker: Worker) -> Samples:
+def joined(samples: Samples, times: int) -> tuple[NDArray[Any], ...]:
+    """Returns a few sequences of several times the length, one array per input: sequences that follow one another.
+
+    Args:
+        samples: The sequences; those of the first set are taken.
+        times: How many make one.
+    """
+    first = next(iter(samples.parts().values()))
+    count = len(range(len(samples))[first])
+    places = np.arange(max(1, min(_MOST_LONG, count // times)) * times) % count
+    return tuple(
+        array[first][places].reshape(len(places) // times, times * array.shape[1], *array.shape[2:])
+        for array in samples.inputs
+    )
+
+
+def rows(content: bytes, samples: Samples, stream: Stream, worker: Worker, times: int) -> Samples:
     """Returns every step of the sequences as a sample of its own, with the states that the float file has there.
 
     Args:
@@ -92,11 +112,16 @@ def rows(content: bytes, samples: Samples, stream: Stream, worker: Worker) -> Sa
         samples: The sequences; the first ones are taken until there are `MOST_ROWS` steps.
         stream: How the file is run.
         worker: The child process to work in.
+        times: Over how many sequences in a row the file is compared: the ranges come from these, too.
     """
     steps = samples.inputs[0].shape[1]
-    inputs = tuple(array[: max(1, MOST_ROWS // steps)] for array in samples.inputs)
-    states = worker.call("sqp_tflite.run.sequences:states_here", content, inputs, stream)
-    return _as_rows((*inputs, *states), samples)
+    runs = [tuple(array[: max(1, MOST_ROWS // steps)] for array in samples.inputs)]
+    runs += [joined(samples, times)] if times > 1 else []
+    found = []
+    for inputs in runs:
+        states = worker.call("sqp_tflite.run.sequences:states_here", content, inputs, stream)
+        found.append(_as_rows((*inputs, *states), samples).inputs)
+    return Samples(tuple(np.concatenate(parts) for parts in zip(*found, strict=True)), None, samples.given)
 
 
 def first_steps(runtime: str, content: bytes, samples: Samples, stream: Stream, count: int) -> Samples:

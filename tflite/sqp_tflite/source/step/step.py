@@ -21,6 +21,9 @@ from sqp_tflite.source.step.parts import Part, Parts, Role, State
 from sqp_tflite.source.step.split import called, remembers, split, takes_training, without_mask
 from sqp_tflite.source.step.walk import walk
 
+TIMES = 4
+"""How many of the model's sequences are run one after another, as one, to see whether a file drifts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -49,6 +52,12 @@ class Step:
         """Returns pairs (place of a state's output, place of its input)."""
         outs, ins = len(self.sequences), len(self.loaded.inputs) - len(self.states)
         return tuple((outs + place, ins + place) for place in range(len(self.states)))
+
+    @property
+    def times(self) -> int:
+        """Returns over how many sequences in a row it is compared: one, if its outputs need the steps of just one."""
+        ends = zip(self.sequences, self.late, strict=True)
+        return 1 if all(not sequence and late + 1 == self.steps for sequence, late in ends) else TIMES
 
     @property
     def gives(self) -> dict[str, tuple[int, ...]]:

@@ -1,0 +1,87 @@
+"""Gives tables ends of int8 where the numbers are int16: beside a state that is a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sqp_tflite.flatbuffer.chains import Chain, Walker
+from sqp_tflite.flatbuffer.edit import Editor, NewOp
+from sqp_tflite.flatbuffer.graph import Tensor
+from sqp_tflite.flatbuffer.integer_ends import affine
+from sqp_tflite.flatbuffer.tables import scale_of
+
+_POINTS = 2001
+_BOUNDS = 2.0 ** -np.arange(0, 8, 0.25)
+"""What the codes may reach to, over what the source does."""
+
+
+def narrow(editor: Editor, wanted: Callable[[frozenset[str]], bool]) -> bool:
+    """Puts conversions around float chains at int16 tensors, so that both ends are int8; returns whether there are any.
+
+    Codes are spent where the function varies: tanh of a sum that reaches to 20 needs none beyond 4. What is clipped
+    moves the result by half a step of its own at most.
+
+    Args:
+        editor: Of a quantised file that was not changed since it was opened.
+        wanted: As in `tables.lower`.
+    """
+    main = editor.graph.main
+    walker, makers = Walker(main), main.makers()
+    replaced: dict[int, list[NewOp]] = {}
+    for op in main.ops:
+        chain = walker.chain(op.inputs[0]) if op.name == "QUANTIZE" else None
+        if chain is None or not wanted(frozenset(main.tensors[main.ops[i].outputs[0]].name for i in chain.ops)):
+            continue
+        source, result = main.tensors[chain.source], main.tensors[op.outputs[0]]
+        if source.quantization is None or result.quantization is None:
+            continue
+        step = float(scale_of(result)[0])
+        if result.dtype == "int16":
+            step, point = _of_results(walker, chain, source)
+            twin = editor.add_tensor(f"{result.name}/narrow", "int8", result.shape, step, point)
+            replaced[op.index] = [_quantize(op.inputs[0], twin), _quantize(twin, result.index)]
+        if source.dtype == "int16":
+            bound = _bound(walker, chain, source, step)
+            for index in {i for place in chain.ops for i in main.ops[place].inputs if i in makers}:
+                maker = makers[index]
+                if maker.name == "DEQUANTIZE" and maker.inputs[0] == chain.source and maker.index not in replaced:
+                    twin = editor.add_tensor(f"{source.name}/narrow", "int8", source.shape, bound / 127.0)
+                    back = NewOp("DEQUANTIZE", (twin,), (index,), "DequantizeOptions")
+                    replaced[maker.index] = [_quantize(chain.source, twin), back]
+    if replaced:
+        editor.replace_ops(replaced)
+    return bool(replaced)
+
+
+def _quantize(source: int, result: int) -> NewOp:
+    return NewOp("QUANTIZE", (source,), (result,), "QuantizeOptions")
+
+
+def _points(source: Tensor) -> NDArray[np.float64]:
+    """Numbers over all that a source can hold."""
+    limits = np.iinfo(source.dtype)
+    scale, point = scale_of(source)
+    return np.linspace((limits.min - point) * scale, (limits.max - point) * scale, _POINTS)
+
+
+def _of_results(walker: Walker, chain: Chain, source: Tensor) -> tuple[float, int]:
+    """The scale and zero point of all that a chain gives for what its source can hold."""
+    values = walker.evaluate(chain, _points(source)[:, None])
+    return affine("int8", float(values.min()), float(values.max()))
+
+
+def _bound(walker: Walker, chain: Chain, source: Tensor, step: float) -> float:
+    """The largest number that the int8 source must hold: beyond it the result changes by half a step at most."""
+    reach = 32767.0 * float(scale_of(source)[0])
+    points = _points(source)
+    values = walker.evaluate(chain, points[:, None])[:, 0]
+    bound = reach
+    for share in _BOUNDS:
+        clipped = walker.evaluate(chain, np.clip(points, -share * reach, share * reach)[:, None])[:, 0]
+        if np.abs(clipped - values).max() > 0.5 * step:
+            break
+        bound = share * reach
+    return float(bound)
