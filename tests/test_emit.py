@@ -10,6 +10,7 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -21,6 +22,7 @@ from sqp_tflite.emit.resolver import REGISTERED, method, resolver
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.audit import op_rows
+from sqp_tflite.pipeline import export
 from sqp_tflite.report import OpRow, Report
 from sqp_tflite.run import arena, interpreters
 from tools.mcu import emulator
@@ -244,6 +246,39 @@ def test_the_generated_self_test_fails_on(materials, fault, tmp_path):
     done = self_test(folder)
     assert done.returncode == 1
     assert "FAIL" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def stepped():
+    """The project of one time step of a recurrent model, whose first state is not 0."""
+    keras.utils.set_random_seed(0)
+    gates = {"activation": "squareplus", "recurrent_activation": "hard_sigmoid"}
+    x = keras.Input((8, 2), name="x")
+    y = keras.layers.Conv1D(3, 2, padding="causal", name="conv")(x)
+    y = keras.layers.LSTM(3, name="lstm", **gates)(
+        y, initial_state=[np.full((1, 3), v, "float32") for v in (0.5, -0.5)]
+    )
+    data = {"x": np.random.default_rng(0).uniform(-1, 1, (32, 8, 2)).astype("float32")}
+    model = keras.Model(x, keras.layers.Dense(2, name="out")(y))
+    options = {"quantize": "int8", "lowering": "table", "emit": "project", "c_style": CStyle("net")}
+    return export(model, step=True, data=data, **options).files
+
+
+def test_the_runner_of_a_time_step_keeps_its_states(stepped, tmp_path):
+    done = self_test(written(stepped, tmp_path) / "net", "net")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-9:] == [*(f"step {place}: ok (0 wrong)" for place in range(8)), "PASS"]
+    header = (tmp_path / "net" / "net_runner.h").read_text()
+    assert "int net_step(const int8_t* in_x, int8_t* out_out);" in header and "void net_reset(void);" in header
+
+
+def test_a_runner_that_forgets_its_states_fails_the_self_test(stepped, tmp_path):
+    runner = written(stepped, tmp_path) / "net" / "net_runner.cc"
+    text, changed = re.subn(r"  memcpy\(now_\w+, net_output.*\n", "", runner.read_text())
+    assert changed == 3
+    runner.write_text(text)
+    done = self_test(runner.parent, "net")
+    assert done.returncode > 0 and "FAIL" in done.stderr
 
 
 OFF = {"int8": {1: 0, -1: 0, 2: 1, -2: 1}, "float32": {4e-6: 0, -4e-6: 0, 3e-5: 1, -3e-5: 1}}

@@ -54,6 +54,8 @@ enum BuiltinOperator : int32_t {
   BuiltinOperator_CUSTOM = 32,
   BuiltinOperator_GATHER = 36,
   BuiltinOperator_MEAN = 40,
+  BuiltinOperator_STRIDED_SLICE = 45,
+  BuiltinOperator_SPLIT = 49,
   BuiltinOperator_CAST = 53,
   BuiltinOperator_SQRT = 75,
   BuiltinOperator_RSQRT = 76,
@@ -147,7 +149,9 @@ class MicroInterpreter {
   TFLM_OP(AddQuantize, QUANTIZE, ParseQuantize)                       \
   TFLM_OP(AddReshape, RESHAPE, ParseReshape)                          \
   TFLM_OP(AddRsqrt, RSQRT, ParseRsqrt)                                \
-  TFLM_OP(AddSqrt, SQRT, ParseSqrt)
+  TFLM_OP(AddSplit, SPLIT, ParseSplit)                                \
+  TFLM_OP(AddSqrt, SQRT, ParseSqrt)                                   \
+  TFLM_OP(AddStridedSlice, STRIDED_SLICE, ParseStridedSlice)
 TFLM_OPS
 #undef TFLM_OP
 

@@ -75,7 +75,7 @@ def firmware(
     wanted = tuple(kinds)
     vectors = golden(content, graph, report.target, samples, fed) if _NEED_GOLDEN & set(wanted) else None
     try:
-        return emit(wanted, Material(content, graph, report, style or CStyle(), arena, vectors))
+        return emit(wanted, Material(content, graph, report, style or CStyle(), arena, vectors, fed is not None))
     except RefusedError as error:
         refused = dataclasses.replace(report, verdict="refused", output=None, findings=error.findings)
         raise RefusedError(str(error), error.findings, refused) from error

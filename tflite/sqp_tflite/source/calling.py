@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from sqp_tflite import private
+from sqp_tflite.errors import BadInputError
 from sqp_tflite.source import hooks
 from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.output_names import output_names
@@ -46,7 +47,15 @@ def compiled(model: Any, call: Callable[[Sequence[Any]], dict[str, Any]]) -> Cal
     if model is None or not any(isinstance(layer, keras.layers.RNN) for layer in private.layers(model)):
         return call
     traced = tf.function(call, autograph=False)
-    return lambda tensors: traced([tf.convert_to_tensor(value) for value in tensors])
+
+    def quick(tensors: Sequence[Any]) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = traced([tf.convert_to_tensor(value) for value in tensors])
+            return found
+        except BadInputError:  # A loop in a graph is stricter, about an initial state of one sample for instance.
+            return call(tensors)
+
+    return quick
 
 
 def structured(model: Any, values: Sequence[Any]) -> Any:

@@ -65,6 +65,7 @@ def notes(steps: dict[str, int], graph: Graph, layers: LayerNames) -> tuple[str,
         found.append(
             f"`{path}` is written out for its {length} time step{'s' if length > 1 else ''}: {own} of the file's "
             f"{total} operators, {graph.size_bytes:,} bytes in all."
+            + (" Run step by step, --step makes a file of one of them." if length > 1 else "")
         )
     return tuple(found)
 

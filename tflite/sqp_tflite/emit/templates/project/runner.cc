@@ -2,6 +2,9 @@
 #include "{{ prefix }}_runner.h"
 
 #include <stdint.h>
+{% if m.stepped %}
+#include <string.h>
+{% endif %}
 
 #include "{{ prefix }}_arena.h"
 #include "{{ prefix }}_op_resolver.h"
@@ -27,6 +30,12 @@ alignas({{ prefix }}_ops::Resolver) uint8_t room_of_resolver[sizeof({{ prefix }}
 alignas(MicroInterpreter) uint8_t room_of_interpreter[sizeof(MicroInterpreter)];
 
 MicroInterpreter* interpreter = nullptr;
+{% for held in m.states %}
+
+// What `{{ held.input.name }}` begins a sequence with, and what it is now.
+constexpr {{ held.input.c_type }} first_{{ held.input.name }}[] = { {{- held.first | join(", ") -}} };
+{{ held.input.c_type }} now_{{ held.input.name }}[{{ macro }}_{{ held.input.macro }}_ELEMENTS];
+{% endfor %}
 
 struct Room {
   void* begin;
@@ -50,6 +59,9 @@ int {{ prefix }}_prepare_in(void* memory, size_t bytes) {
     return {{ macro }}_SMALL_ARENA;
   }
   interpreter = made;
+{% if m.stepped %}
+  {{ prefix }}_reset();
+{% endif %}
   return {{ macro }}_OK;
 }
 
@@ -67,6 +79,32 @@ int {{ prefix }}_run(void) {
   return interpreter->Invoke() == kTfLiteOk ? {{ macro }}_OK : {{ macro }}_FAILED;
 }
 
+{% if m.stepped %}
+void {{ prefix }}_reset(void) {
+{% for held in m.states %}
+  memcpy(now_{{ held.input.name }}, first_{{ held.input.name }}, sizeof now_{{ held.input.name }});
+{% endfor %}
+}
+
+int {{ prefix }}_step({% for port in m.fed %}const {{ port.c_type }}* in_{{ port.name }}, {% endfor %}{% for port in m.given %}{{ port.c_type }}* out_{{ port.name }}{{ ", " if not loop.last }}{% endfor %}) {
+  if (interpreter == nullptr) return {{ macro }}_NOT_PREPARED;
+{% for port in m.fed %}
+  memcpy({{ prefix }}_input_{{ port.name }}(), in_{{ port.name }}, {{ macro }}_{{ port.macro }}_BYTES);
+{% endfor %}
+{% for held in m.states %}
+  memcpy({{ prefix }}_input_{{ held.input.name }}(), now_{{ held.input.name }}, sizeof now_{{ held.input.name }});
+{% endfor %}
+  if ({{ prefix }}_run() != {{ macro }}_OK) return {{ macro }}_FAILED;
+{% for held in m.states %}
+  memcpy(now_{{ held.input.name }}, {{ prefix }}_output_{{ held.output.name }}(), sizeof now_{{ held.input.name }});
+{% endfor %}
+{% for port in m.given %}
+  memcpy(out_{{ port.name }}, {{ prefix }}_output_{{ port.name }}(), {{ macro }}_{{ port.macro }}_BYTES);
+{% endfor %}
+  return {{ macro }}_OK;
+}
+
+{% endif %}
 size_t {{ prefix }}_arena_used(void) { return interpreter == nullptr ? 0 : interpreter->arena_used_bytes(); }
 {% for port in inputs %}
 

@@ -35,6 +35,21 @@ void {{ prefix }}_release(void);
 /* Runs the model on its inputs; the outputs are valid if it returns {{ macro }}_OK. */
 int {{ prefix }}_run(void);
 
+{% if m.stepped %}
+/* Begins a sequence: every state gets its first value. {{ prefix }}_prepare does it, too. */
+void {{ prefix }}_reset(void);
+
+/* Runs one time step and keeps the states for the next one. The outputs are valid if it returns {{ macro }}_OK.
+{% for port in m.fed %}
+   in_{{ port.name }}: {{ port.tensor.elements }} values of this step.
+{% endfor %}
+{% for port in m.given %}
+   out_{{ port.name }}: room for {{ port.tensor.elements }} values.
+{% endfor %}
+*/
+int {{ prefix }}_step({% for port in m.fed %}const {{ port.c_type }}* in_{{ port.name }}, {% endfor %}{% for port in m.given %}{{ port.c_type }}* out_{{ port.name }}{{ ", " if not loop.last }}{% endfor %});
+
+{% endif %}
 /* Bytes of the arena in which tensors lie between runs; 0 before prepare. Allocation needs more than that for a moment:
    no size for the arena follows from this number. */
 size_t {{ prefix }}_arena_used(void);
