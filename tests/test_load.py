@@ -306,6 +306,11 @@ def test_a_saved_model_that_takes_one_sample_is_run_sample_by_sample(tmp_path):
 
 
 def test_a_saved_model_that_takes_eight_samples_is_refused_with_the_way_out(tmp_path):
+    open_inside = tf.Module()
+    open_inside.call = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([4, None], name="x")])
+    tf.saved_model.save(open_inside, str(tmp_path / "open"), signatures=open_inside.call)
+    with pytest.raises(sqp_tflite.BadInputError, match="takes exactly 4. Save it"):
+        load(tmp_path / "open")
     with pytest.raises(
         sqp_tflite.BadInputError, match="takes exactly 8. Save it with None or 1 as the first dimension"
     ):

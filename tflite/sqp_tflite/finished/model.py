@@ -22,7 +22,7 @@ from sqp_tflite.run import interpreters
 from sqp_tflite.run.extremes import bounded, codes_of
 from sqp_tflite.source.load import InputSpec, Loaded
 from sqp_tflite.source.made_up import Scale
-from sqp_tflite.wording import listed
+from sqp_tflite.wording import joined, listed
 
 ORIGIN = "litert"
 """The interpreter that a file is taken to be made for."""
@@ -192,7 +192,7 @@ def without_heads(model: Loaded) -> tuple[Loaded, tuple[str, ...], tuple[str, ..
     if not any(heads):
         return model, (), ("No output ends in a softmax or sigmoid: nothing was dropped.",)
     content, (_, names) = editor.bytes(), end_names(editor.graph)
-    lost = [f"`{name}` ({head})" for name, head in zip(names, heads, strict=True) if head]
-    note = f"Dropped at the end: {listed(lost)}. The largest value is still the answer; a sigmoid's 0.5 is 0 now."
+    lost = [f"{listed([name])} ({head})" for name, head in zip(names, heads, strict=True) if head]
+    note = f"Dropped at the end: {joined(lost)}. The largest value is still the answer; a sigmoid's 0.5 is 0 now."
     made = described(content, opened(content)[1], model.source)
-    return dataclasses.replace(made, inputs=model.inputs), heads, (note.replace("``", "`"),)
+    return dataclasses.replace(made, inputs=model.inputs), heads, (note,)

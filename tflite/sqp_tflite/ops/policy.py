@@ -133,5 +133,5 @@ def broken_rule(op: str, dtype: str, target: str) -> str | None:
     if types is None:
         return f"{NAMES[target]} has no {op}."
     if dtype not in types:
-        return f"{NAMES[target]} has {op} for {', '.join(types) or 'no type'} only."
+        return f"{NAMES[target]} is known to run {op} for {', '.join(types) or 'no type'} only."
     return None

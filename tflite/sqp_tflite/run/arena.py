@@ -190,7 +190,10 @@ def peak(graph: Graph) -> tuple[Step, Tensor]:
     """
     steps = live_steps(graph)
     if not steps:
-        raise BadInputError("A graph must have operators to need memory. Received: none.")
+        raise BadInputError(
+            "A project needs a model with operators. Received: one without any, which only copies. Omit `project` from "
+            "--emit."
+        )
     step = max(steps, key=lambda candidate: candidate.total)
     live = [graph.main.tensors[tensor] for tensor, (born, dies) in _lives(graph).items() if born <= step.op <= dies]
     return step, max(live, key=tensor_bytes)

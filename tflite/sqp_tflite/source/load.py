@@ -322,6 +322,7 @@ def _saved_model(
     ends = {name: names[1].get(place, name) for place, name in enumerate(outputs)}
     _require_inputs({called[name]: spec.dtype.name for name, spec in specs.items()}, source)
     _require_numbers("outputs", {ends[n]: spec.dtype.name for n, spec in signature.structured_outputs.items()}, source)
+    single = saved_model.takes_one_sample(specs.values(), source)
     inputs = tuple(
         InputSpec(
             name, _closed(name, _after_batch(name, known[own], source), dict(given), source), specs[own].dtype.name
@@ -329,8 +330,6 @@ def _saved_model(
         for own, name in called.items()
     )
     finite.require_variables((*finite.variables_of(held), *signature.variables), source)
-
-    single = saved_model.takes_one_sample(specs.values(), source)
 
     def call(tensors: Sequence[Any]) -> dict[str, Any]:
         with running(source):

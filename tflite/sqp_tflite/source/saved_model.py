@@ -73,7 +73,7 @@ def takes_one_sample(specs: Iterable[Any], source: str) -> bool:
     Raises:
         BadInputError: It takes another number, which a file of one sample cannot hold.
     """
-    fixed = {int(spec.shape[0]) for spec in specs if spec.shape[0] is not None}
+    fixed = {int(spec.shape[0]) for spec in specs if spec.shape.rank and spec.shape[0] is not None}
     if fixed - {1}:
         raise BadInputError(
             f"A model must take any number of samples, or one. Received: `{source}`, whose signature `{SIGNATURE}` "
