@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import sqp_tflite
 from models import converted, dense
+from sqp_tflite.flatbuffer.edit import NewOp
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import audit, op_rows
@@ -238,3 +239,33 @@ def test_another_target_is_named_only_where_it_has_the_operator(op, target):
     given = [x, x] if op == "FLOOR_MOD" else [x]
     (finding,) = audit(read(made.ends([x], [made.op(op, *given)])), "tflm")
     assert "--target" not in finding.remedy and "compute it outside of the model" in finding.remedy
+
+
+CAST_INTO = "float32 float16 bfloat16 int8 uint8 int16 uint16 int32 uint32 int64 uint64 bool".split()
+
+
+@pytest.mark.parametrize("target", ["tflm", "litert", "tflite-runtime"])
+def test_a_cast_is_refused_exactly_where_the_interpreter_has_none(target):
+    if not interpreters.installed(target):
+        pytest.skip(f"{target} is not installed")
+    for dtype in CAST_INTO:
+        model = Written()
+        x, y = model.value(name="x"), model.value(name="y", dtype=dtype)
+        model.editor.add_op(NewOp("CAST", (x,), (y,)))
+        content = model.ends([x], [y])
+        found = [finding for finding in audit(read(content), target) if "CAST into" in finding.rule]
+        try:
+            interpreters.run(target, content, (np.ones((1, 1, 4), "float32"),))
+            ran = True
+        except interpreters.RuntimeFailedError:
+            ran = False
+        assert ran == (not found), dtype
+
+
+def test_a_cast_that_tflm_lacks_is_named_with_its_layer_and_the_remedy_helps():
+    inputs = keras.Input((4,), name="x")
+    last = keras.layers.Dense(3, name="scores")(inputs)
+    for dtype in ("float16", "int64"):
+        with pytest.raises(sqp_tflite.RefusedError, match=f"no CAST into {dtype}.*Cast into float32 or int32"):
+            sqp_tflite.export(keras.Model(inputs, keras.ops.cast(last, dtype)))
+    assert sqp_tflite.export(keras.Model(inputs, keras.ops.cast(last, "int32"))).report.verdict == "ok"

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from rich.console import Console
 
 import sqp_tflite
 from models import dense
+from sqp_tflite.agreement import Agreement, fault
+from sqp_tflite.cli.text import show_report
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.policy import RUNTIMES
 from sqp_tflite.run import interpreters
@@ -96,6 +99,22 @@ def test_a_verdict_needs_the_target_runtime_to_agree(monkeypatch):
     with pytest.raises(sqp_tflite.ParityError, match="Micro") as caught:
         sqp_tflite.export(dense())
     assert caught.value.report.verdict == "parity_failed"
+
+
+def test_a_file_that_does_not_run_is_not_said_to_compute_something_else(monkeypatch, capsys):
+    real = interpreters.run
+
+    def fails_on_tflm(runtime, content, inputs):
+        if runtime == "tflm":
+            raise interpreters.RuntimeFailedError("it could not be prepared")
+        return real(runtime, content, inputs)
+
+    monkeypatch.setattr(interpreters, "run", fails_on_tflm)
+    with pytest.raises(sqp_tflite.ParityError, match="could not be prepared") as caught:
+        sqp_tflite.export(dense())
+    show_report(Console(width=200), caught.value.report)
+    assert "does not run on TensorFlow Lite Micro" in capsys.readouterr().out
+    assert fault((Agreement("tflm", "failed"), Agreement("litert", "differs"))) == "does not compute the same on"
 
 
 def test_a_file_of_another_model_is_refused_in_words(setting):

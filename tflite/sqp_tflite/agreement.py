@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 GIVEN = "given"
@@ -187,3 +188,9 @@ def _status(row: Agreement) -> str:
 
 def _number(value: float | None, digits: int = 3) -> str:
     return "" if value is None else f"{value:.{digits}g}"
+
+
+def fault(rows: Sequence[Agreement]) -> str:
+    """Returns what a file that failed does, for the headline: an interpreter that could not run it compared nothing."""
+    failed = rows and not any(row.status == "differs" for row in rows)
+    return "does not run on" if failed else "does not compute the same on"

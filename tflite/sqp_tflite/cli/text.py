@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, heading, tables, verdict
+from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, fault, heading, tables, verdict
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
@@ -41,6 +41,8 @@ def show_report(console: Console, report: Report) -> None:
     solution = report.solution  # In one piece, however long: it is to be pasted.
     report = _safe(report)
     word, style, verb = _VERDICTS[report.verdict]
+    if report.verdict == "parity_failed":
+        verb = fault(report.agreement)
     if report.verdict == "ok" and report.unproven:
         word, style = "OK, NOT PROVEN", "bold yellow"
     where = f", run on {report.stand_in}" if report.stand_in else ""

@@ -58,7 +58,7 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
         layers: Names the Keras layer of each op; without it the tensor's scope is named.
     """
     layers = layers or LayerNames()
-    findings = _each(graph, target, layers, (_op, _version, _hybrid, _wide, _rank, _indices, _scales))
+    findings = _each(graph, target, layers, (_op, _version, _hybrid, _wide, _cast, _rank, _indices, _scales))
     findings += _open_shapes(graph, layers) + _not_finite(graph, layers) + incoherent(graph, layers)
     return tuple(dict.fromkeys(findings))
 
@@ -255,6 +255,23 @@ def _wide(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Findin
         return None
     rule = f"{NAMES[target]} has no BATCH_MATMUL for int16 inputs with int8 weights."
     remedy = "Use `--quantize int8`, or float32, or `--target litert`."
+    return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.DTYPE)
+
+
+_CASTS_ON_TFLM = ("float32", "int32", "int16", "int8", "uint32", "bool")
+_NO_CASTS = ("bfloat16", "uint64")
+"""Found by running CAST from float32, int32 and int8 into every type; nobody reads bfloat16 as an array."""
+
+
+def _cast(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    """The table says which types CAST reads; this is about what it writes."""
+    if op.name != "CAST" or not op.outputs:
+        return None
+    made = subgraph.tensors[op.outputs[0]].dtype
+    if made not in _NO_CASTS if runtime_of(target) != "tflm" else made in _CASTS_ON_TFLM:
+        return None
+    rule = f"{NAMES[target]} has no CAST into {made}."
+    remedy = "Cast into float32 or int32, or leave the cast out and convert the output behind the model."
     return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.DTYPE)
 
 
