@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sqp_keras
 import sqp_tflite
@@ -187,6 +188,15 @@ class Wide(L.Layer):
 def test_float64_in_a_layers_own_code_is_refused_with_the_cast_that_helps():
     with pytest.raises(sqp_tflite.RefusedError, match=r"`MatMul` has no TFLite operator for float64.*keras.ops.cast"):
         sqp_tflite.export(keras.Sequential([keras.Input((4,)), Wide()]), target="litert")
+
+
+def test_so_is_float16_inside_of_a_saved_model(tmp_path):
+    module = tf.Module()
+    given = [tf.TensorSpec([None, 4], tf.float16, name="x")]
+    module.call = tf.function(lambda x: {"y": x * 2}, input_signature=given)
+    tf.saved_model.save(module, str(tmp_path / "half"), signatures=module.call)
+    with pytest.raises(sqp_tflite.RefusedError, match="`Mul` has no TFLite operator for float16.*in float32"):
+        sqp_tflite.export(tmp_path / "half", target="litert")
 
 
 def test_a_model_that_keras_has_quantised_is_refused():

@@ -187,7 +187,7 @@ def test_mixed_precision_is_exported_in_float32():
         keras.config.set_dtype_policy("float32")
     exported = sqp_tflite.export(model)
     assert {op.dtype for _, op in read(exported.model_bytes).all_ops()} == {"float32"}
-    assert any("mixed precision" in note for note in exported.report.notes)
+    assert any("half precision" in note for note in exported.report.notes)
     assert model.layers[0].dtype_policy.name == "mixed_float16"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from sqp_tflite import private
 from sqp_tflite.errors import CrashedError, RefusedError
@@ -69,6 +70,10 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
     return converter.convert()
 
 
+_ODD = ("float64", "float16", "bfloat16", "uint64")
+"""Types of numbers for which few operators exist."""
+
+
 def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
     """The converter names one place and lists the other ops by type only; the graph says where they are."""
     types = set(re.findall(r"'tf\.(\w+)' op is neither a custom op", text))
@@ -79,8 +84,8 @@ def _missing_ops(text: str, traced: Traced) -> tuple[Finding, ...]:
 
 
 def _missing(layer: str, op: str, dtype: str) -> Finding:
-    if dtype == "float64":
-        rule = f"`{op}` has no TFLite operator for float64."
+    if dtype:
+        rule = f"`{op}` has no TFLite operator for {dtype}."
         return Finding(layer, op, dtype, rule, 'Compute it in float32: keras.ops.cast(x, "float32").', Kind.DTYPE)
     rule = f"`{op}` has no built-in TFLite operator."
     return Finding(
@@ -89,19 +94,24 @@ def _missing(layer: str, op: str, dtype: str) -> Finding:
 
 
 def _places(traced: Traced, types: set[str]) -> list[tuple[str, str, str]]:
-    """Returns (layer, operation, "float64" if it computes in that) of every operation of these types."""
+    """Returns (layer, operation, one of `_ODD` if it computes in that, else "") of every operation of these types."""
     import tensorflow as tf
 
     definition = tf.compat.v1.GraphDef.FromString(traced.graph_def)
     bodies = [definition.node, *(function.node_def for function in definition.library.function)]
-    wide = tf.float64.as_datatype_enum
+    odd = {tf.as_dtype(name).as_datatype_enum: name for name in _ODD}
     found = [
-        (traced.layers.of(node.name), node.op, "float64" if node.attr["T"].type == wide else "")
+        (traced.layers.of(node.name), node.op, next((odd[type_] for type_ in _types(node) if type_ in odd), ""))
         for nodes in bodies
         for node in nodes
         if node.op in types
     ]
     return list(dict.fromkeys(found))
+
+
+def _types(node: Any) -> list[int]:
+    """Returns the types that an operation is about, as TensorFlow numbers them."""
+    return [node.attr[name].type for name in ("T", "SrcT", "DstT") if name in node.attr]
 
 
 def _mentioned(text: str, traced: Traced) -> str:

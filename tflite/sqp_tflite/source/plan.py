@@ -149,7 +149,7 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
         )
         return Plan(loaded, wanted, (), tuple(notes))
     if _half_precision(loaded.model):
-        notes.append("The model was trained in mixed precision; it is exported in float32, the type of its weights.")
+        notes.append("The model computes in half precision; it is exported in float32.")
     rows = tuple(row for site in sites.sites(loaded.model) if (row := _row(site, wanted.target)))
     written = tuple(_lowered(row, wanted) for row in rows) if wanted.integer else rows
     return Plan(loaded, wanted, written, tuple(notes))
@@ -263,4 +263,4 @@ def _shapes(loaded: Loaded) -> str:
 
 
 def _half_precision(model: Any) -> bool:
-    return any(layer.dtype_policy.compute_dtype != "float32" for layer in private.layers(model))
+    return any(layer.dtype_policy.compute_dtype in ("float16", "bfloat16") for layer in private.layers(model))
