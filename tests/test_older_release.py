@@ -1,6 +1,7 @@
 """A file for an older release of TensorFlow Lite Micro: what it may contain, and what is said about its proof."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -133,7 +134,7 @@ def test_the_audit_sees_a_scale_per_unit(by_unit, older):
 def test_operators_that_came_later_are_refused(function, op, tmp_path):
     content = converted(function, (1, 4))
     (finding,) = audit(read(content), OLDER)
-    assert finding.op == op and finding.rule.startswith("TensorFlow Lite Micro of 2023 has")
+    assert finding.op == op and re.match("TensorFlow Lite Micro of 2023 (has|is known to run) ", finding.rule)
     assert audit(read(content), "tflm") == ()
     (tmp_path / "m.tflite").write_bytes(content)
     _, report = inspection(tmp_path / "m.tflite", OLDER)

@@ -199,7 +199,7 @@ def test_where_only_tflite_runtime_differs_at_int16_one_scale_for_each_dense_lay
         monkeypatch.context() as planted,
         pytest.raises(sqp_tflite.ParityError, match="the max error is 4.4") as caught,
     ):
-        planted.setattr(pipeline, "_compared", lambda *_: Compared(rows))
+        planted.setattr(pipeline, "compared", lambda *_: Compared(rows))
         sqp_tflite.export(model, **given)
     assert ("Use --per-tensor" in str(caught.value)) is (runtime == "tflite-runtime")
     assert sqp_tflite.export(model, per_tensor=True, **given).report.verdict == "ok"

@@ -43,12 +43,12 @@ def validate(options: ExportOptions) -> None:
         raise BadInputError(f"`head` must be one of {', '.join(HEADS)}. Received: {options.head!r}.")
     if options.per_tensor and not options.wanted.integer:
         raise BadInputError(
-            "--per-tensor is about the weights of an integer model. Received: "
+            "`per_tensor` (--per-tensor) is about the weights of an integer model. Received: "
             f"--per-tensor with --quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
     if options.no_conversions and not options.wanted.integer:
         raise BadInputError(
-            "--no-conversions is about an integer model. Received: --no-conversions with "
+            "`no_conversions` (--no-conversions) is about an integer model. Received: --no-conversions with "
             f"--quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
     _check_step(options)
