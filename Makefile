@@ -10,7 +10,7 @@ SEED ?=
 
 help:
 	@echo "make demo           train on real digits, export, prove the file on every runtime (about a minute after set-up)"
-	@echo "make test           run the tests (about four minutes on two cores)"
+	@echo "make test           run the tests (about five minutes on two cores)"
 	@echo "make test-large     run the tests that make test leaves out: large networks, long training"
 	@echo "make test-torch     run the tests of the PyTorch backend in an environment of their own (about 5 GB)"
 	@echo "make matrix         tests on other versions of Python, Keras, TensorFlow and numpy, an environment each (hours, 3 GB at a time)"
