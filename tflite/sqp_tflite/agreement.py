@@ -62,6 +62,7 @@ class Agreement:
         column: The column (last axis) that is furthest off among those with ranges ten times smaller than the output's;
             None where no column is judged by itself.
         column_error_of_range: The max error of that column over its own range, for which the same limit holds.
+        coarse: Whether the codes of the output, or of that column, are too wide for what it spans.
         by: What computed the outputs that it is compared with: "Keras", or the interpreter of a finished file.
         drift: Of a file of one time step: pairs (step, max error at that step over the range), the last ones after more
             steps than the model's sequences have.
@@ -87,6 +88,7 @@ class Agreement:
     on: str = DATA
     column: int | None = None
     column_error_of_range: float | None = None
+    coarse: bool = False
     by: str = KERAS
     drift: tuple[tuple[int, float], ...] = ()
 

@@ -58,7 +58,8 @@ def require_parity(compared: Compared, options: ExportOptions, given: Given, cha
             f"{options.wanted.quantize}. Use --per-tensor, which gives each of these layers one."
         )
     elif options.finished not in INTEGER_IO and any((row.runtime, row.status) == (runtime, "differs") for row in bad):
-        remedy = f"\n{worst_layers(made.layer_errors, options.wanted.quantize, listed)}".rstrip()
+        named = any(map(_finer_codes_are_named, bad))
+        remedy = f"\n{worst_layers(made.layer_errors, options.wanted.quantize, named)}".rstrip()
     if not given.inputs.given:
         remedy += f"\nThis was {MADE_UP}."
     raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
@@ -68,3 +69,10 @@ def _one_scale_helps(bad: list[Agreement], options: ExportOptions, graph: Graph)
     """Whether only tflite-runtime differs, where the file has what it does not compute reliably."""
     others = {row.runtime for row in bad} != {_ONE_SCALE}
     return not others and options.wanted.quantize == "int16x8" and options.finished is None and scale_per_unit(graph)
+
+
+def _finer_codes_are_named(row: Agreement) -> bool:
+    """Whether the reason says already that more bits help: of a coarse output of 8 bits that is too far off."""
+    if not row.coarse or row.codes_of != 2**8 or row.limit is None:
+        return False
+    return max(row.error_of_range or 0.0, row.column_error_of_range or 0.0) > row.limit

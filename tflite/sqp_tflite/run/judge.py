@@ -196,8 +196,8 @@ def _judged(
         before, after = metric(as_trained, labels), metric(as_shipped, labels)
     reason = _broken(output) or _too_far(output, error, share, limit) or _collapsed(before, after, output.by)
     column = None if classifies(as_trained, labels) else _worst_column(output, reference, place)
-    if column is not None and not reason:
-        reason = column.reason
+    reason = reason or (column.reason if column is not None else "")
+    coarse = column.coarse if column is not None else ""
     row = Agreement(
         runtime=runtime,
         status="differs" if reason else "ok",
@@ -218,12 +218,12 @@ def _judged(
         metric_after=None if after is None else after.value,
         column=None if column is None else column.place,
         column_error_of_range=None if column is None else column.share,
+        coarse=_is_coarse(output) or bool(coarse),
         on=reference.on,
         by=reference.by,
     )
     if reason or reference.against != GIVEN:
         return row, []
-    coarse = column.coarse if column is not None else ""
     return row, _warned(output, before, reference.on in DECIDING, coarse)
 
 

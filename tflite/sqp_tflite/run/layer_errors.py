@@ -28,13 +28,13 @@ _NEXT = {
 }
 
 
-def worst_layers(errors: tuple[LayerError, ...], quantize: str, before: str = "") -> str:
+def worst_layers(errors: tuple[LayerError, ...], quantize: str, named: bool = False) -> str:
     """Returns where a file of integers that does not agree loses accuracy, and what to do; "" for the float types.
 
     Args:
         errors: Worst first; () where they were not measured.
         quantize: The number type.
-        before: What the message has said already: an option is named once.
+        named: Whether the message has named the next step already.
     """
     if quantize not in _NEXT:
         return ""
@@ -44,7 +44,7 @@ def worst_layers(errors: tuple[LayerError, ...], quantize: str, before: str = ""
         for row in errors[:_NAMED]
     )
     parts = [f"Furthest from the float file: {shown}; errors add up from layer to layer."] if shown else []
-    return " ".join(parts if option in before else [*parts, f"Next: {option}, {why}"])
+    return " ".join(parts if named else [*parts, f"Next: {option}, {why}"])
 
 
 def pairs(plain: Subgraph, reduced: Subgraph, layers: LayerNames) -> tuple[tuple[str, str, str], ...]:
