@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sqp_tflite.codegen.arithmetic import zero_point
 from sqp_tflite.codegen.fused import Sink
+from sqp_tflite.codegen.kernels import OneInput
 from sqp_tflite.codegen.printing import Range, int_literal
 from sqp_tflite.codegen.products import Products, products
 from sqp_tflite.codegen.refusal import refuse
@@ -25,7 +26,7 @@ ITEM = {"int8": 1, "int16": 2, "float32": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class Dense(OneInput):
     """A layer of products.
 
     Attributes:
@@ -49,16 +50,6 @@ class Dense:
     window: Window | None
     places: int
     pool: tuple[int, int] = (1, 1)
-
-    @property
-    def output(self) -> int:
-        """Returns the tensor that it makes."""
-        return self.target.index
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Returns the computed tensors that it reads."""
-        return (self.source.index,)
 
     @property
     def groups(self) -> int:
@@ -103,11 +94,6 @@ class Dense:
         """Returns its multiplications with an addition."""
         places = self.places if self.window is None else self.window.batch * self.window.y.out * self.window.x.out
         return places * int(self.rows.size)
-
-    @property
-    def in_place(self) -> bool:
-        """Returns whether its output may lie where its input does."""
-        return False
 
     @property
     def made(self) -> Range | None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqp_tflite.codegen.arithmetic import zero_point
 from sqp_tflite.codegen.dense import ITEM
 from sqp_tflite.codegen.fused import Sink
+from sqp_tflite.codegen.kernels import OneInput
 from sqp_tflite.codegen.printing import Range, int_literal
 from sqp_tflite.codegen.refusal import refuse
 from sqp_tflite.codegen.source import C_TYPES, Source
@@ -27,7 +28,7 @@ _MOST_UNROLLED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Depthwise:
+class Depthwise(OneInput):
     """A depthwise convolution.
 
     Attributes:
@@ -47,16 +48,6 @@ class Depthwise:
     bias: NDArray[Any]
     sums: Sums | None
     window: Window
-
-    @property
-    def output(self) -> int:
-        """Returns the tensor that it makes."""
-        return self.target.index
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Returns the computed tensors that it reads."""
-        return (self.source.index,)
 
     @property
     def channels(self) -> int:

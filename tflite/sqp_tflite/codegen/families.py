@@ -39,7 +39,7 @@ __all__ = ["KERNELS", "MOVERS", "Broadcast", "broadcast"]
 
 
 @dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(Kernel):
     """An elementwise operator whose operands are repeated along axes.
 
     Attributes:
@@ -52,28 +52,10 @@ class Broadcast:
     graph: Subgraph
     target: Tensor
 
-    scratch = 0
-    macs = 0
-
-    @property
-    def output(self) -> int:
-        """Returns the tensor that it makes."""
-        return self.target.index
-
     @property
     def reads(self) -> tuple[int, ...]:
         """Returns the computed tensors that it reads."""
         return tuple(dict.fromkeys(t.index for t in self.graph.operands(self.op) if not t.constant))
-
-    @property
-    def channels(self) -> int:
-        """Returns how many elements its inner loop makes."""
-        return self.target.shape[-1]
-
-    @property
-    def in_place(self) -> bool:
-        """Returns whether its output may lie where its input does."""
-        return False
 
     @property
     def made(self) -> Range | None:
@@ -96,8 +78,7 @@ class Broadcast:
             args.append(fixed if fixed is not None else ex.leaf(f"x{place}", type_of(tensor)))
             if fixed is not None:
                 continue
-            values = tensor.values
-            pointer = source.constant(values, "weights") if values is not None else names[tensor.index]
+            pointer = source.pointer(tensor, names)
             kind = "float" if type_of(tensor) == ex.FLOAT else "int32_t"
             lines.append(f"const {kind} b{place} = {pointer}[{self._at(tensor, letters)}];")
             given[f"x{place}"] = f"b{place}"

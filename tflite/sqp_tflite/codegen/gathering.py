@@ -40,8 +40,7 @@ class Gathered:
 
     def body(self, source: Source, names: Mapping[int, str]) -> list[str]:
         """Returns the statements; as `Kernel.body`."""
-        values = self.source.values
-        given = source.constant(values, "weights") if values is not None else names[self.source.index]
+        given = source.pointer(self.source, names)
         outer, size = math.prod(self.source.shape[: self.axis]), self.source.shape[self.axis]
         block, count = math.prod(self.source.shape[self.axis + 1 :]), self.indices.elements
         made = names[self.target.index]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sqp_tflite.codegen.arithmetic import RANGES, multiplier, scale, zero_point
 from sqp_tflite.codegen.dense import ITEM
 from sqp_tflite.codegen.fused import Sink
+from sqp_tflite.codegen.kernels import Kernel, OneInput
 from sqp_tflite.codegen.moving import strides
 from sqp_tflite.codegen.printing import Printer, Range, int_literal, wide_text
 from sqp_tflite.codegen.refusal import refuse
@@ -23,7 +24,7 @@ from sqp_tflite.flatbuffer.graph import Op, Subgraph, Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Matrices:
+class Matrices(Kernel):
     """Products of matrices, (..., rows, taps) times (..., taps, columns).
 
     Attributes:
@@ -38,23 +39,10 @@ class Matrices:
     target: Tensor
     turned: tuple[bool, bool]
 
-    scratch = 0
-    in_place = False
-
-    @property
-    def output(self) -> int:
-        """Returns the tensor that it makes."""
-        return self.target.index
-
     @property
     def reads(self) -> tuple[int, ...]:
         """Returns the computed tensors that it reads."""
         return tuple(dict.fromkeys(tensor.index for tensor in (self.left, self.right) if not tensor.constant))
-
-    @property
-    def channels(self) -> int:
-        """Returns how many elements its inner loop makes."""
-        return self.target.shape[-1]
 
     @property
     def taps(self) -> int:
@@ -81,8 +69,7 @@ class Matrices:
         lines.append(f"for (c = 0; c < {self.channels}; c++) {{")
         steps = []
         for name, tensor, turned, last in (("l", self.left, self.turned[0], 0), ("r", self.right, self.turned[1], 1)):
-            values = tensor.values
-            pointer = source.constant(values, "weights") if values is not None else names[tensor.index]
+            pointer = source.pointer(tensor, names)
             place, step = self._place(tensor, turned, letters, last)
             lines.append(f"const {type_} *{name} = {pointer} + {place};")
             steps.append(f"{name} += {step};")
@@ -135,7 +122,7 @@ def batch_matmul(op: Op, graph: Subgraph) -> Matrices:
 
 
 @dataclass(frozen=True, slots=True)
-class Transposed:
+class Transposed(OneInput):
     """A transposed convolution: each output gathers the inputs whose windows reach it.
 
     Attributes:
@@ -155,24 +142,6 @@ class Transposed:
     sums: Sums | None
     stride: tuple[int, int]
     before: tuple[int, int]
-
-    scratch = 0
-    in_place = False
-
-    @property
-    def output(self) -> int:
-        """Returns the tensor that it makes."""
-        return self.target.index
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Returns the computed tensors that it reads."""
-        return (self.source.index,)
-
-    @property
-    def channels(self) -> int:
-        """Returns how many elements its inner loop makes."""
-        return self.target.shape[-1]
 
     @property
     def macs(self) -> int:

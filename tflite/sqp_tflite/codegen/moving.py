@@ -87,9 +87,7 @@ class Moved:
                 "}",
             ]
         for one in self.copies:
-            tensor = self.graph.tensors[one.source]
-            values = tensor.values
-            given = source.constant(values, "weights") if values is not None else names[one.source]
+            given = source.pointer(self.graph.tensors[one.source], names)
             lines += _loops(one.merged(), given, names[one.target])
         return lines
 
@@ -172,8 +170,7 @@ class _Plain:
 
     def body(self, source: Source, names: Mapping[int, str]) -> list[str]:
         """Returns the statements; as `Kernel.body`."""
-        values = self.source.values
-        given = source.constant(values, "weights") if values is not None else names[self.source.index]
+        given = source.pointer(self.source, names)
         size = (self.source.elements,)
         return _loops(Copy(self.source.index, self.target.index, size, (1,), (1,)), given, names[self.target.index])
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from sqp_tflite.codegen.arithmetic import RANGES, Multiplier, code_limits, multiplier, scale, zero_point
 from sqp_tflite.codegen.fused import Sink
+from sqp_tflite.codegen.kernels import OneInput
 from sqp_tflite.codegen.printing import Printer, Range, int_literal, wide_text
 from sqp_tflite.codegen.refusal import refuse
 from sqp_tflite.codegen.source import C_TYPES, Source
@@ -20,7 +21,7 @@ _TYPES = ("float32", "int8", "int16")
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(OneInput):
     """The mean or the maximum of each window.
 
     Attributes:
@@ -35,28 +36,10 @@ class Pool:
     target: Tensor
     window: Window
 
-    scratch = 0
-    macs = 0
-
-    @property
-    def output(self) -> int:
-        """Returns the tensor that it makes."""
-        return self.target.index
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Returns the computed tensors that it reads."""
-        return (self.source.index,)
-
     @property
     def channels(self) -> int:
         """Returns how many elements its inner loop makes."""
         return self.window.channels
-
-    @property
-    def in_place(self) -> bool:
-        """Returns whether its output may lie where its input does."""
-        return False
 
     @property
     def made(self) -> Range | None:
@@ -119,7 +102,7 @@ def pool_2d(op: Op, graph: Subgraph) -> Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(OneInput):
     """The mean, the sum or the maximum over some axes that follow one another.
 
     Attributes:
@@ -140,28 +123,10 @@ class Reduction:
     after: int
     by: Multiplier | None
 
-    scratch = 0
-    macs = 0
-
-    @property
-    def output(self) -> int:
-        """Returns the tensor that it makes."""
-        return self.target.index
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Returns the computed tensors that it reads."""
-        return (self.source.index,)
-
     @property
     def channels(self) -> int:
         """Returns how many elements its inner loop makes."""
         return self.after
-
-    @property
-    def in_place(self) -> bool:
-        """Returns whether its output may lie where its input does."""
-        return False
 
     @property
     def made(self) -> Range | None:

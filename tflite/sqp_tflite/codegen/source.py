@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from sqp_tflite.codegen.helpers import texts
 from sqp_tflite.codegen.literals import float_text
+from sqp_tflite.flatbuffer.graph import Tensor
 
 C_TYPES = {
     "int8": "int8_t",
@@ -63,6 +65,16 @@ class Source:
             self.constants[name] = (C_TYPES[flat.dtype.name], flat)
             self.constant_bytes[role] = self.constant_bytes.get(role, 0) + flat.nbytes
         return self._by_content[key]
+
+    def pointer(self, tensor: Tensor, names: Mapping[int, str]) -> str:
+        """Returns the C name of a pointer to a tensor: to a constant, or to what was computed.
+
+        Args:
+            tensor: Of the file.
+            names: C names of the pointers to computed tensors, by index.
+        """
+        values = tensor.values
+        return names[tensor.index] if values is None else self.constant(values, "weights")
 
     def function(self, parameters: list[str], body: list[str]) -> str:
         """Returns the C name of a function; equal ones are one.
