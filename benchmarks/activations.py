@@ -63,11 +63,8 @@ def sample(size: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 3, size).astype(np.float32)
 
 
-def measure(size: int, mode: str, backward: bool, rounds: int) -> dict[str, dict[str, float]]:
-    """Returns per candidate the time in milliseconds in quiet moments, and two ratios to ReLU."""
-    # The gradient that comes from above is a tensor of its own, as in a net.
-    tensors = [tf.constant(sample(size, seed)) for seed in range(2 if backward else 1)]
-    calls = {n: in_mode(forward_and_backward(f) if backward else f, mode) for n, f in CANDIDATES.items()}
+def in_turns(calls: dict[str, Callable[..., Any]], tensors: list[tf.Tensor], rounds: int) -> dict[str, list[float]]:
+    """Returns the seconds of each call and round; the calls take turns, in another order each round."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     order, shuffled = list(calls), random.Random(0)
     for turn in range(rounds + 5):
@@ -77,7 +74,21 @@ def measure(size: int, mode: str, backward: bool, rounds: int) -> dict[str, dict
             calls[name](*tensors)
             if turn >= 5:  # The first turns trace, compile and warm the allocator.
                 times[name].append(time.perf_counter() - start)
-    quiet = {name: float(np.quantile(seen, 0.1)) for name, seen in times.items()}
+    return times
+
+
+def quiet_moments(times: dict[str, list[float]]) -> dict[str, float]:
+    """Returns the seconds that each call takes while little else runs."""
+    return {name: float(np.quantile(seen, 0.1)) for name, seen in times.items()}
+
+
+def measure(size: int, mode: str, backward: bool, rounds: int) -> dict[str, dict[str, float]]:
+    """Returns per candidate the time in milliseconds in quiet moments, and two ratios to ReLU."""
+    # The gradient that comes from above is a tensor of its own, as in a net.
+    tensors = [tf.constant(sample(size, seed)) for seed in range(2 if backward else 1)]
+    calls = {n: in_mode(forward_and_backward(f) if backward else f, mode) for n, f in CANDIDATES.items()}
+    times = in_turns(calls, tensors, rounds)
+    quiet = quiet_moments(times)
     return {
         name: {
             "ms": 1e3 * quiet[name],

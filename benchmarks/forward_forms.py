@@ -9,11 +9,9 @@ processes of the ratio of the tenth percentiles, with the least and the largest.
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +23,7 @@ import tensorflow as tf
 STOCK_SQUAREPLUS = keras.activations.squareplus
 
 import sqp_keras  # noqa: E402
-from benchmarks.activations import in_mode, sample, write  # noqa: E402
+from benchmarks.activations import in_mode, in_turns, quiet_moments, sample, write  # noqa: E402
 
 B = 4.0
 FAR = 2.0**62
@@ -89,18 +87,8 @@ FORMS: dict[str, tuple[Callable[[Any], Any], bool]] = {
 
 def measure(mode: str, size: int, rounds: int) -> dict[str, float]:
     """Returns each form's time over ReLU's."""
-    x = tf.constant(sample(size))
     calls = {name: in_mode(function, mode) for name, (function, _) in FORMS.items()}
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    order, shuffled = list(calls), random.Random(0)
-    for turn in range(rounds + 5):
-        shuffled.shuffle(order)
-        for name in order:
-            start = time.perf_counter()
-            calls[name](x)
-            if turn >= 5:
-                times[name].append(time.perf_counter() - start)
-    quiet = {name: float(np.quantile(seen, 0.1)) for name, seen in times.items()}
+    quiet = quiet_moments(in_turns(calls, [tf.constant(sample(size))], rounds))
     return {name: quiet[name] / quiet["relu"] for name in calls}
 
 
