@@ -58,12 +58,8 @@ class Dense(OneInput):
 
     @property
     def _depth(self) -> int:
-        assert_window = self.window
-        return (
-            self.rows.shape[1]
-            if assert_window is None
-            else self.rows.shape[1] // (assert_window.y.kernel * assert_window.x.kernel)
-        )
+        taps = 1 if self.window is None else self.window.y.kernel * self.window.x.kernel
+        return int(self.rows.shape[1]) // taps
 
     @property
     def channels(self) -> int:
@@ -107,16 +103,20 @@ class Dense(OneInput):
         packed = Products(self.rows, packed.block)
         given = names[self.source.index]
         lines = ["int32_t c, k, o = 0;", "(void)k;"]
-        ends = self._ends(source, packed, sink)
+        pointers, block = self._block(source, packed, sink)
         if self.window is None:
             loops, closing = ([f"for (o = 0; o < {self.places * self.channels}; o += {self.channels}) {{"], ["}"])
             if self.places == 1:
                 loops, closing = ["{"], ["}"]
             piece = given if self.places == 1 else f"{given} + o / {self.channels} * {self.rows.shape[1]}"
-            return [*lines, *loops, f"const {type_} *const p = {piece};", *ends, *closing]
-        return [*lines, *self._image(self.window, type_, given, scratch, ends)]
+            ends = [*pointers, *self._blocks(packed, block), *closing]
+            return [*lines, *loops, f"const {type_} *const p = {piece};", *ends]
+        return [*lines, *self._image(self.window, type_, given, scratch, (packed, pointers, block))]
 
-    def _image(self, w: Window, type_: str, given: str, scratch: str, ends: list[str]) -> list[str]:
+    def _image(
+        self, w: Window, type_: str, given: str, scratch: str, parts: tuple[Products, list[str], list[str]]
+    ) -> list[str]:
+        packed, pointers, block = parts
         lines, closing = ["int32_t x, y;"], ["}", "}"]
         if w.batch > 1:
             lines += ["int32_t n;", f"for (n = 0; n < {w.batch}; n++) {{"]
@@ -124,35 +124,35 @@ class Dense(OneInput):
         first = f"{given} + n * {w.y.size * w.x.size * w.channels}" if w.batch > 1 else given
         if self.pool == (1, 1):
             lines += [f"for (y = 0; y < {w.y.out}; y++) {{", f"for (x = 0; x < {w.x.out}; x++) {{"]
-            ends = [*ends, f"o += {self.channels};"]
+            closing = [f"o += {self.channels};", *closing]
         else:
             lines += self._pooled(w)
             last = f"i == {self.pool[0] * self.pool[1] - 1}"
-            ends = [*ends, f"if ({last}) o += {self.channels};"]
-            closing.append("}")
+            closing = [f"if ({last}) o += {self.channels};", *closing, "}"]
         if self._direct:
             row = w.x.size * w.channels
             lines.append(f"const {type_} *const p = {first} + y * {w.y.stride * row} + x * {w.x.stride * w.channels};")
-            return [*lines, *ends, *closing]
+            return [*lines, *pointers, *self._blocks(packed, block), *closing]
         lines.append(f"{type_} *const s = ({type_} *){scratch};")
         lines.append(f"const {type_} *const p = s;")
         if self.groups == 1:
-            return [*lines, *self._gather(w, type_, first), *ends, *closing]
+            return [*lines, *self._gather(w, type_, first), *pointers, *self._blocks(packed, block), *closing]
         # The weights go on from group to group; each has a piece of its own.
-        begin = next(place for place, line in enumerate(ends) if line.startswith("for (c"))
         own = self.channels // self.groups
-        head = (
-            ends[begin].replace("c = 0", f"c = part * {own}").replace(f"c < {self.channels}", f"c < (part + 1) * {own}")
-        )
-        end = begin + _closing(ends[begin:])
-        inner = [head, *ends[begin + 1 : end]]
-        pieces = [
+        return [
+            *lines,
+            "int32_t part;",
+            *pointers,
             f"for (part = 0; part < {self.groups}; part++) {{",
             *self._gather(w, type_, f"{first} + part * {self._depth}"),
-            *inner,
+            *self._blocks(packed, block, f"part * {own}", f"(part + 1) * {own}"),
             "}",
+            *closing,
         ]
-        return [*lines, "int32_t part;", *ends[:begin], *pieces, *ends[end:], *closing]
+
+    def _blocks(self, packed: Products, block: list[str], begin: str = "0", end: str = "") -> list[str]:
+        """Returns the loop over the blocks of some channels, of all by default."""
+        return [f"for (c = {begin}; c < {end or self.channels}; c += {packed.block}) {{", *block, "}"]
 
     def _pooled(self, w: Window) -> list[str]:
         """Loops over the windows of the maximum, and in them over their places, of which `i` is the number."""
@@ -189,26 +189,25 @@ class Dense(OneInput):
             lines += copied
         return [*lines, f"d += {depth};", "}", "}", "}"]
 
-    def _ends(self, source: Source, packed: Products, sink: Sink) -> list[str]:
-        """Returns the loop over blocks of channels for one piece of input: sums, then codes."""
+    def _block(self, source: Source, packed: Products, sink: Sink) -> tuple[list[str], list[str]]:
+        """Returns the pointers for a piece of input, and what is done for a block of channels: sums, then codes."""
         block, weight = packed.block, packed.weights(source)
         kind = "float" if self.sums is None else C_TYPES["int8"]
-        lines = [f"const {kind} *w = {weight};"]
+        pointers = [f"const {kind} *w = {weight};"]
         integer = self.sums
         if integer is not None:
             held = "int64_t" if integer.type == "int64_t" else "int32_t"
-            lines.append(f"const {held} *q = {integer.parameters(source)};")
-        lines += [f"for (c = 0; c < {self.channels}; c += {block}) {{"]
+            pointers.append(f"const {held} *q = {integer.parameters(source)};")
         type_ = "float" if integer is None else integer.type
         begins = ["0.0f" if integer is None else f"q[{row * integer.stride}]" for row in range(block)]
-        lines += [f"{type_} s{row} = {begin};" for row, begin in enumerate(begins)]
+        lines = [f"{type_} s{row} = {begin};" for row, begin in enumerate(begins)]
         lines += packed.lines(source, C_TYPES[self.source.dtype], type_)
         for row in range(block):
             channel = f"c + {row}" if row else "c"
             lines += ["{", *self._end(source, row, channel), *sink.store("o", channel, "z"), "}"]
         if integer is not None:
             lines.append(f"q += {block * integer.stride};")
-        return [*lines, "}"]
+        return pointers, lines
 
     def _end(self, source: Source, row: int, channel: str) -> list[str]:
         if self.sums is None:
@@ -220,16 +219,6 @@ class Dense(OneInput):
         at = f"(q + {row * self.sums.stride})" if row else "q"
         text = self.sums.code(source, f"s{row}", at)
         return [f"const int32_t z = {clipped(source, text, self.sums.limits)};"]
-
-
-def _closing(lines: list[str]) -> int:
-    """Returns the place behind the brace that closes the first line's."""
-    depth = 0
-    for place, line in enumerate(lines, start=1):
-        depth += line.endswith("{") - line.startswith("}")
-        if depth == 0:
-            return place
-    return len(lines)
 
 
 def pooled(layer: Dense, size: tuple[int, int]) -> Dense | None:
