@@ -71,7 +71,7 @@ def exported(model, command):
     return command("sqp-export", *given, "--report", str(out / "net.html"), "--report", str(out / "net.json"))
 
 
-@pytest.mark.parametrize("given", ["--help", "--version", "--no-such-option", "--completion=bash"])
+@pytest.mark.parametrize("given", ["--help", "--help-all", "--version", "--no-such-option", "--completion=bash"])
 def test_nothing_slow_is_imported_for(given):
     code = (
         "import sys\nfrom sqp_tflite.cli import commands\n"
@@ -99,13 +99,18 @@ def test_a_process_that_has_keras_keeps_all_it_has():
         assert gc.isenabled() and importlib.import_module("matplotlib")
 
 
+def helped(name: str, option: str, capsys) -> str:
+    """Returns what a command prints for --help or --help-all."""
+    with pytest.raises(SystemExit) as ended:
+        getattr(commands, COMMANDS[name])([option])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_examples_exit_codes_and_a_word_on_every_option(name, capsys):
     parser = arguments.PARSERS[name]()
-    with pytest.raises(SystemExit) as ended:
-        getattr(commands, COMMANDS[name])(["--help"])
-    assert ended.value.code == 0
-    text = capsys.readouterr().out
+    text = helped(name, "--help-all" if name == "sqp-export" else "--help", capsys)
     assert "examples:" in text and "exit codes:" in text
     assert all(action.help for action in parser._actions)
     for option in (option for action in parser._actions for option in action.option_strings):
@@ -113,11 +118,31 @@ def test_help_has_examples_exit_codes_and_a_word_on_every_option(name, capsys):
     assert max(map(len, text.splitlines())) <= 120
 
 
+def test_the_short_help_has_the_options_that_most_people_need(capsys):
+    short, full = (helped("sqp-export", option, capsys) for option in ("--help", "--help-all"))
+    listed = set(re.findall(r"^  (?:-\w(?: \S+)?, )?(--[a-z-]+)", short, re.MULTILINE))
+    assert {"--quantize", "--data", "--target", "--replace", "--help-all"} <= listed
+    assert listed < set(re.findall(r"--[a-z-]+", full)) and len(listed) <= 17
+    assert "--c-section" in full and "--c-section" not in short
+    assert short.rstrip().endswith("sqp-export --help-all")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_call_without_arguments_is_shown_the_most_common_calls(name, capfd):
+    with pytest.raises(SystemExit) as ended:
+        getattr(commands, COMMANDS[name])([])
+    said = capfd.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith(f"{name}: what should be done?") and f"\n  {name} " in said
+    if name == "sqp-export":
+        assert said.count("\n  sqp-export ") == 3 and "--quantize int8" in said and "--replace accurate" in said
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_an_example_exists(name):
     parser = arguments.PARSERS[name]()
     known = {option for action in parser._actions for option in action.option_strings}
-    lines = [line for line in parser.epilog.splitlines() if line.startswith(f"  {name} ")]
+    lines = [line for line in parser.format_help(every=True).splitlines() if line.startswith(f"  {name} ")]
     assert lines
     for line in lines:
         assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", line)) <= known, line
@@ -135,7 +160,7 @@ def test_version_names_all_that_matters(capsys):
 
 HERE = __file__  # Stands for a model that is never opened.
 BAD_CALLS = {
-    "no model": ([], "the following arguments are required: MODEL"),
+    "no model": (["--quiet"], "the following arguments are required: MODEL"),
     "an unknown option": (["m.keras", "--fast"], "unrecognized arguments: --fast"),
     "an option cut short": (
         ["m.keras", "--targ", "tflm"],

@@ -29,7 +29,7 @@ SPECIAL = (
 )
 """Entries of the current folder that `WORDS` names."""
 
-_LEAVING = {"--help", "--version", "--completion", "--c-include"}
+_LEAVING = {"--help", "--help-all", "--version", "--completion", "--c-include"}
 _NOT_WITH_BAD_FILES = {"--trust-code", "--debug"}
 
 _USEFUL = {

@@ -24,7 +24,7 @@ MOST_CPU = 90.0
 MOST_MEMORY = 2 << 30
 """Bytes of the largest process; TensorFlow's imports need about 600 MB."""
 
-_LEAVING = ("--help", "-h", "--version", "--c-include", "--completion")
+_LEAVING = ("--help", "--help-all", "-h", "--version", "--c-include", "--completion")
 """Options that print something and leave."""
 
 _UNFORESEEN = re.compile(r"unexpected \w+.*please report|please report", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Options that print something and end: versions, the folder of the C sources."""
+"""Options that print something and end: the full help, versions, the folder of the C sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqp_tflite.mcu import include_dir
+
+
+class HelpAll(argparse.Action):
+    """Prints the help with all options."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+        super().__init__(option_strings, dest, nargs=0, help="show all options and more examples, and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Prints it and ends."""
+        print(parser.format_help(every=True), end="", flush=True)  # type: ignore[call-arg]
+        parser.exit(0)
 
 
 class Version(argparse.Action):

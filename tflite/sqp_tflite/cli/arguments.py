@@ -9,7 +9,7 @@ from typing import Any
 from sqp_tflite import accept
 from sqp_tflite.cli import examples
 from sqp_tflite.cli.actions import Include, Version
-from sqp_tflite.cli.parser import parser as _parser
+from sqp_tflite.cli.parser import Parser
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
@@ -20,7 +20,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def export_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-export."""
-    parser = _parser(
+    parser = Parser(
         "sqp-export",
         "Export a Keras model to a TFLite file that needs no exp and no log, and prove it on the real interpreters.",
         examples.EXPORT,
@@ -70,7 +70,7 @@ def export_parser() -> argparse.ArgumentParser:
 
 def inspect_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-inspect."""
-    parser = _parser(
+    parser = Parser(
         "sqp-inspect", "Show what any TFLite file contains, and whether a target can run it.", examples.INSPECT
     )
     parser.add_argument("file", type=_path, metavar="FILE.tflite", help="any TFLite file")
@@ -89,7 +89,7 @@ def inspect_parser() -> argparse.ArgumentParser:
 
 def check_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-check."""
-    parser = _parser(
+    parser = Parser(
         "sqp-check", "Compare a TFLite file with its Keras model on each installed interpreter.", examples.CHECK
     )
     parser.add_argument("model", type=_path, metavar="MODEL", help=".keras, .h5 or .tflite file, or SavedModel folder")
@@ -115,7 +115,7 @@ def check_parser() -> argparse.ArgumentParser:
 
 def cc_parser() -> argparse.ArgumentParser:
     """Returns the parser of sqp-cc."""
-    parser = _parser(
+    parser = Parser(
         "sqp-cc", "Write any TFLite file as C that computes what TensorFlow Lite Micro does, bit for bit.", examples.CC
     )
     parser.add_argument("file", type=_path, metavar="FILE.tflite", help="a file whose operators have a C form")
