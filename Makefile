@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SECONDS ?= 600
 SEED ?=
 
-.PHONY: demo test test-large test-torch matrix fuzz lint paper package package-check readers-check clean help
+.PHONY: demo test test-large test-torch matrix fuzz lint docs paper package package-check readers-check clean help
 
 help:
 	@echo "make demo           train on real digits, export, prove the file on every runtime (about a minute after set-up)"
@@ -16,6 +16,7 @@ help:
 	@echo "make matrix         tests on other versions of Python, Keras, TensorFlow and numpy, an environment each (hours, 3 GB at a time)"
 	@echo "make fuzz           damaged files, strange calls, blocked streams: make fuzz SECONDS=1800 SEED=7 (default: 10 minutes)"
 	@echo "make lint           format check, lint, types"
+	@echo "make docs           the documentation as a site, in site/; a broken link fails"
 	@echo "make paper          reproduce the paper's table and figures on this machine (under ten minutes)"
 	@echo "make package        build sdist and wheel into dist/ and check their metadata"
 	@echo "make package-check  the same, then install each into a clean environment and use it (2 GB, minutes)"
@@ -59,6 +60,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet -f tools/site/mkdocs.yml
+	@echo "site/index.html"
+
 paper: $(READY)
 	$(BIN)/python -m benchmarks.paper
 
@@ -74,5 +79,5 @@ readers-check: $(READY)
 	$(BIN)/python -m tools.check_readers
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
