@@ -25,9 +25,11 @@ class ExportError(Exception):
         findings: All findings, not only the first.
         report: What was known when the export ended, if there is a report.
         exit_code: What the command line exits with.
+        code: Its entry on the page about troubleshooting.
     """
 
     exit_code = 2
+    code = "SQP-E001"
     _most_lines = 1
 
     def __init__(self, message: str, findings: tuple[Finding, ...] = (), report: Report | None = None):
@@ -44,13 +46,88 @@ class BadInputError(ExportError):
     """A call that cannot work: a missing file, not a model, data with the wrong shape."""
 
 
+class OptionError(BadInputError):
+    """An option with a value that it does not take, or beside another that it does not go with."""
+
+    code = "SQP-E011"
+
+
+class OutputError(BadInputError):
+    """A place where no file may be written."""
+
+    code = "SQP-E012"
+
+
+class InputFileError(BadInputError):
+    """A file that is missing, cannot be read, or is none."""
+
+    code = "SQP-E013"
+
+
+class MemoryLimitError(BadInputError):
+    """A file that declares more than may be read."""
+
+    code = "SQP-E014"
+
+
+class ModelFileError(BadInputError):
+    """A file of a model that cannot be opened."""
+
+    code = "SQP-E021"
+
+
+class UnknownNameError(BadInputError):
+    """A name in a model's file, or in an option about such names, that stands for nothing."""
+
+    code = "SQP-E022"
+
+
+class CodeInFileError(BadInputError):
+    """A model's file that would run code."""
+
+    code = "SQP-E023"
+
+
+class ModelError(BadInputError):
+    """A model that cannot be exported as it is: not built, open dimensions, inputs of another kind."""
+
+    code = "SQP-E024"
+
+
+class WeightsError(BadInputError):
+    """Weights that are not finite."""
+
+    code = "SQP-E025"
+
+
+class TFLiteFileError(BadInputError):
+    """A finished TFLite file that is damaged, or cannot be worked on."""
+
+    code = "SQP-E026"
+
+
+class DataError(BadInputError):
+    """Samples or labels that do not fit the model."""
+
+    code = "SQP-E031"
+
+
+class PairingError(BadInputError):
+    """A file whose inputs and outputs are not those of the model that it is compared with."""
+
+    code = "SQP-E032"
+
+
 class EnvironmentMissingError(ExportError):
     """Something that this machine lacks: a runtime, a version, disk space."""
+
+    code = "SQP-E041"
 
 
 class CrashedError(ExportError):
     """Native code of a library that crashed in the child process; the message holds its last output."""
 
+    code = "SQP-E042"
     _most_lines = MOST_LINES
 
 
@@ -67,6 +144,7 @@ class RefusedError(ExportError):
     """
 
     exit_code = 1
+    code = "SQP-E101"
     _most_lines = MOST_LINES
 
     def __init__(self, message: str, findings: tuple[Finding, ...], report: Report | None = None):
@@ -79,6 +157,7 @@ class ParityError(ExportError):
     """A file whose outputs on an interpreter differ from the Keras model's."""
 
     exit_code = 3
+    code = "SQP-E201"
     _most_lines = MOST_LINES
 
 

@@ -78,6 +78,9 @@ EXPORT = Examples(
   error. With `-o -` the file goes to standard output, with `--report -` the report as JSON; the text then
   goes to standard error. A file whose name is a dash is ./-
 
+codes:
+  SQP-E011 and the like are explained at https://sqp-keras.github.io/sqp-keras/troubleshooting/
+
 environment:
   NO_COLOR  if set, no colour; otherwise colour is used on terminals only""",
     common=frozenset(

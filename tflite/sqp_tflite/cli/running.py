@@ -23,6 +23,7 @@ from sqp_tflite.cli.signals import Ending, ended_softly
 from sqp_tflite.errors import ExportError, exhausted, unforeseen
 from sqp_tflite.limits import require_numpy
 from sqp_tflite.report import json_text
+from sqp_tflite.troubleshooting import FINDINGS, address
 from sqp_tflite.wording import readable, said
 
 _INTERRUPTED = 130
@@ -244,8 +245,14 @@ def _tell(call: Call, program: str, error: ExportError) -> None:
         from sqp_tflite.cli.text import show_report
 
         show_report(console(call.err), report)
+        print(f"More about this: {address(_first_code(error))}", file=call.err)
         return
-    print(f"{program}: {error}", file=call.err)
+    print(f"{program}: {error} ({_first_code(error)})", file=call.err)
+
+
+def _first_code(error: ExportError) -> str:
+    """Returns the entry of the first finding, or of the error itself."""
+    return FINDINGS[error.findings[0].kind.value] if error.findings else error.code
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, fault, heading, t
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
+from sqp_tflite.troubleshooting import FINDINGS
 from sqp_tflite.wording import harmless, joined, shortened
 
 _VERDICTS = {
@@ -135,7 +136,7 @@ def show_findings(console: Console, findings: tuple[Finding, ...]) -> None:
         console.print(Text.assemble(("  x ", "red"), (finding.layer, "bold"), f": {finding.rule}"))
         if finding.received:
             console.print(f"      received: {finding.received}", style="dim", highlight=False, markup=False)
-        console.print(_plain(f"      {finding.remedy}"))
+        console.print(_plain(f"      {finding.remedy} ({FINDINGS[finding.kind.value]})".replace("  (", " (")))
     _more(console, len(findings) - _MOST_FINDINGS)
 
 
