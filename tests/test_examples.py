@@ -54,9 +54,42 @@ def test_a_changed_line_is_seen(demo):
     assert not contains(shape(demo.ran.out), shape("REFUSED digits.keras"))
 
 
-def test_links_of_the_readme_lead_somewhere():
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert links and [link for link in links if not (ROOT / link).exists()] == []
+OWN = re.compile(
+    r"https://(?:sqp-keras\.github\.io/sqp-keras/([^)#]*?)/?"
+    r"|(?:github\.com/sqp-keras/sqp-keras/(?:blob|tree)|raw\.githubusercontent\.com/sqp-keras/sqp-keras)/main/([^)#]*))"
+    r"(?:#[^)]*)?"
+)
+"""A page of the site, or a file of the repository."""
+PAGES_OF_THE_ROOT = {"develop/contributing", "develop/security", "develop/changes"}
+
+
+def wrong_links(text):
+    """Returns the links that the package index would not follow, and those that lead to nothing here."""
+    links = set(re.findall(r"\]\(([^)\s]+)\)", text))
+    wrong = {link for link in links if not link.startswith(("https://", "#"))}
+    for link in links - wrong:
+        if own := OWN.fullmatch(link):
+            page, file = own.groups()
+            there = page in PAGES_OF_THE_ROOT or (ROOT / (file or f"docs/{page}.md")).exists()
+            wrong |= set() if there else {link}
+    return wrong
+
+
+def test_links_of_the_readme_hold_on_the_package_index_too():
+    assert wrong_links(README) == set()
+    assert len(OWN.findall(README)) > 20
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "docs/speed.md",
+        "https://sqp-keras.github.io/sqp-keras/no-such-page/",
+        "https://github.com/sqp-keras/sqp-keras/blob/main/no/such.py",
+    ],
+)
+def test_a_link_of_the_readme_that_leads_nowhere_is_seen(link):
+    assert wrong_links(f"[x]({link})") == {link}
 
 
 def test_the_readmes_first_example_says_what_becomes_of_a_softmax_head():

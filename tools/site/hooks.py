@@ -17,6 +17,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY = "https://github.com/sqp-keras/sqp-keras"
+PICTURES = "https://raw.githubusercontent.com/sqp-keras/sqp-keras/main/"
+SITE = "https://sqp-keras.github.io/sqp-keras/"
 PAGES = {
     "CONTRIBUTING.md": "develop/contributing.md",
     "SECURITY.md": "develop/security.md",
@@ -60,9 +62,15 @@ def _moved(markdown: str, source: str, page: str) -> str:
 
     def link(found: re.Match[str]) -> str:
         target, anchor = found[2], found[3] or ""
-        if ":" in target:
+        if target.startswith(SITE):  # As in README, whose links must hold everywhere.
+            name = f"{target.removeprefix(SITE).rstrip('/')}.md"
+            path = next((root for root, made in PAGES.items() if made == name), f"docs/{name}")
+        elif target.startswith(PICTURES):
+            path = target.removeprefix(PICTURES)
+        elif ":" in target:
             return found[0]
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        else:
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         inside = PAGES.get(path, path.removeprefix("docs/") if path.startswith("docs/") else "")
         if inside:  # MkDocs itself looks whether it is there.
             return f"{found[1]}{posixpath.relpath(inside, posixpath.dirname(page) or '.')}{anchor}{found[4]}"
