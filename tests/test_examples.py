@@ -60,7 +60,7 @@ OWN = re.compile(
     r"(?:#[^)]*)?"
 )
 """A page of the site, or a file of the repository."""
-PAGES_OF_THE_ROOT = {"develop/contributing", "develop/security", "develop/changes"}
+PAGES_OF_THE_ROOT = {"develop/contributing", "develop/conduct", "develop/security", "develop/changes"}
 
 
 def wrong_links(text):

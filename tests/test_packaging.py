@@ -3,6 +3,7 @@
 import ast
 import email
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -209,3 +210,40 @@ def test_every_supported_python_is_tested_by_a_workflow(built):
     supported = {c.rpartition(" ")[2] for c in built.metadata().get_all("Classifier") if c.startswith(prefix)}
     assert set(flow["jobs"]["package"]["strategy"]["matrix"]["python"]) == supported
     assert set(flow["jobs"]["test"]["strategy"]["matrix"]["python"]) <= supported
+
+
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", [path for path in FORMS if path.name != "config.yml"], ids=lambda path: path.name)
+def test_an_issue_form_asks_for_what_a_report_needs(path):
+    form = yaml.safe_load(path.read_text("utf-8"))
+    labels = " ".join(
+        part["attributes"].get("label", "") + part["attributes"].get("description", "") for part in form["body"]
+    )
+    assert form["name"] and form["description"]
+    if path.name != "idea.yml":
+        assert "sqp-export --version" in labels
+    if path.name == "wrong-or-refused.yml":
+        assert "--report report.json" in labels
+
+
+USER = """
+import sqp_keras
+import sqp_tflite
+
+exported = sqp_tflite.export("model.keras", quantize="int8", data={"x": [[1.0]]})
+verdict: str = exported.report.verdict
+layer = sqp_keras.Squareplus(b=4.0, learn_b="channel")
+wrong: int = exported.report.verdict
+"""
+
+
+def test_a_users_type_checker_sees_the_types(tmp_path):
+    (tmp_path / "user.py").write_text(USER)
+    call = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "user.py"]
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "tflite")))
+    ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "MYPYPATH": path})
+    errors = [line for line in ran.stdout.splitlines() if ": error:" in line]
+    assert [line.split(":")[1] for line in errors] == ["8"], ran.stdout
+    assert 'expression has type "str", variable has type "int"' in errors[0]

@@ -21,6 +21,7 @@ PICTURES = "https://raw.githubusercontent.com/sqp-keras/sqp-keras/main/"
 SITE = "https://sqp-keras.github.io/sqp-keras/"
 PAGES = {
     "CONTRIBUTING.md": "develop/contributing.md",
+    "CODE_OF_CONDUCT.md": "develop/conduct.md",
     "SECURITY.md": "develop/security.md",
     "CHANGELOG.md": "develop/changes.md",
     "README.md": "index.md",
