@@ -1,5 +1,6 @@
 """What a call names is looked at before TensorFlow is imported: what it is, and what it should have been."""
 
+import dataclasses
 import json
 import os
 import re
@@ -13,9 +14,11 @@ from sqp_tflite import accept
 from sqp_tflite.cli import commands, piped, running
 from sqp_tflite.cli.arguments import export_parser
 from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.options import ExportOptions
 from sqp_tflite.report import Finding, Kind, Report
 
-TFLITE = (Path(__file__).parent / "data" / "two_inputs_int8.tflite").read_bytes()
+DATA = Path(__file__).parent / "data"
+TFLITE = (DATA / "two_inputs_int8.tflite").read_bytes()
 MAINS = {"export": commands.export_main, "inspect": commands.inspect_main, "check": commands.check_main}
 
 
@@ -81,6 +84,32 @@ def test_what_is_wrong_is_named_before_any_work(case, folder, capfd):
     printed = capfd.readouterr()
     assert code == 2 and printed.out == "" and printed.err.count("\n") == 1 and len(printed.err) < 500
     assert re.search(words, printed.err)
+
+
+UNFITTING = (
+    "m.keras --quantize float16 --per-tensor",
+    "m.keras --quantize float16 --no-conversions",
+    "m.keras --max-error 0.1",
+    "m.keras --faithful",
+    "m.keras --reference m_int8.tflite",
+    "m.keras --step --state none",
+    "m_int8.tflite --step",
+    "m_int8.tflite --faithful",
+    "m_int8.tflite --per-tensor",
+    "m_int8.tflite --replace accurate",
+    "m_int8.tflite --map a=relu",
+    "m_float.tflite --faithful",
+)
+PARAMETERS = {field.name for field in dataclasses.fields(ExportOptions)}
+
+
+@pytest.mark.parametrize("call", UNFITTING)
+def test_a_message_names_each_parameter_with_its_option(call, folder, capfd):
+    Path("m_float.tflite").write_bytes((DATA / "two_inputs_float32.tflite").read_bytes())
+    assert commands.export_main(call.split()) == 2
+    said = " ".join(capfd.readouterr().err.split())
+    assert not PARAMETERS.intersection(re.findall(r"`(\w+)`(?! \(--)", said)), said
+    assert re.search(r"Received: .*--[a-z]", said), said
 
 
 BESIDE = {

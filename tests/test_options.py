@@ -123,7 +123,7 @@ def test_the_shell_asks_for_the_same(case):
 
 
 BAD = {
-    "head": ({"head": "tail"}, "`head` must be one of keep, logits"),
+    "head": ({"head": "tail"}, r"`head` \(--head\) must be one of keep, logits"),
     "target": ({"wanted": Combination(target="avr")}, "`target` must be one of"),
     "io": ({"io": "int8"}, "can be float32"),
     "no such data": ({"data": "nowhere.npz"}, "does not exist"),

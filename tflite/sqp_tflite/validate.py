@@ -40,7 +40,7 @@ def validate(options: ExportOptions) -> None:
     if isinstance(options.data, (str, Path)):
         check_data(Path(options.data))
     if options.head not in HEADS:
-        raise BadInputError(f"`head` must be one of {', '.join(HEADS)}. Received: {options.head!r}.")
+        raise BadInputError(f"`head` (--head) must be one of {', '.join(HEADS)}. Received: {options.head!r}.")
     if options.per_tensor and not options.wanted.integer:
         raise BadInputError(
             "`per_tensor` (--per-tensor) is about the weights of an integer model. Received: "
@@ -113,12 +113,12 @@ def _modules(imports: Iterable[str]) -> Iterator[Path]:
 def _check_step(options: ExportOptions) -> None:
     if options.step and options.finished is not None:
         raise BadInputError(
-            "`step` takes a Keras model apart. Received: step for a .tflite file. Pass the Keras model that it was "
-            "made from, or leave step out."
+            "`step` (--step) takes a Keras model apart. Received: --step for a .tflite file. Pass the Keras model that "
+            "it was made from, or leave --step out."
         )
     if options.step and options.state is not None:
         raise BadInputError(
-            "`step` knows the states of the model. Received: step together with state. Leave state out."
+            "`step` (--step) knows the states of the model. Received: --step together with --state. Leave --state out."
         )
 
 
@@ -126,8 +126,8 @@ def _check_bound(options: ExportOptions) -> None:
     bound = options.max_error
     if bound is not None and options.replace is None:
         raise BadInputError(
-            f"`max_error` bounds what an exchange changes. Received: max_error={bound:g} without `replace`. "
-            "Add --replace accurate."
+            f"`max_error` (--max-error) bounds what an exchange changes. Received: --max-error {bound:g} without "
+            "--replace. Add --replace accurate, or leave --max-error out."
         )
 
 

@@ -38,18 +38,18 @@ def settled(options: ExportOptions) -> ExportOptions:
     for name in _ABOUT_KERAS:
         if getattr(options, name):
             raise BadInputError(
-                f"`{_FLAGS[name]}` is about what a Keras file names. Received: it with {quoted(path)}, a TFLite file, "
-                "which names nothing. Leave it out."
+                f"`{name}` ({_FLAGS[name]}) is about what a Keras file names. Received: {_FLAGS[name]} with "
+                f"{quoted(path)}, a TFLite file, which names nothing. Leave it out."
             )
     if kind not in INTEGER_IO:
         if options.faithful:
             raise BadInputError(
-                f"`faithful` is about the tables of a file of integers. Received: {quoted(path)}, which is {kind}. "
-                "Leave it out."
+                f"`faithful` (--faithful) is about the tables of a file of integers. Received: --faithful with "
+                f"{quoted(path)}, which is {kind}. Leave it out."
             )
         if options.wanted.integer and options.wanted.lowering == "integer":
             raise BadInputError(
-                "`--lowering integer` writes the roots of a model that is converted here. Received: it with "
+                "--lowering integer writes the roots of a model that is converted here. Received: it with "
                 f"{quoted(path)}, a TFLite file. Use --lowering table, or algebraic."
             )
         return dataclasses.replace(options, finished=kind)
@@ -64,11 +64,11 @@ def settled(options: ExportOptions) -> ExportOptions:
 
 
 def _require_neither(options: ExportOptions) -> None:
-    for flag, given in (("faithful", options.faithful), ("reference", options.reference is not None)):
+    for name, given in (("faithful", options.faithful), ("reference", options.reference is not None)):
         if given:
             raise BadInputError(
-                f"`{flag}` is about a finished TFLite file. Received: it with `{options.source}`, a Keras model, "
-                "which is compared with itself. Leave it out."
+                f"`{name}` (--{name}) is about a finished TFLite file. Received: --{name} with {quoted(options.source)}, "
+                "a Keras model, which is compared with itself. Leave it out."
             )
 
 
@@ -85,10 +85,11 @@ def _require_integer(options: ExportOptions, kind: str, path: str) -> None:
         )
     if options.per_tensor:
         raise BadInputError(
-            f"`per_tensor` is about weights that are quantised here. Received: it with {path}, which is {kind} "
-            "already. Leave it out, or begin with the float file that it was made from."
+            "`per_tensor` (--per-tensor) is about weights that are quantised here. Received: --per-tensor with "
+            f"{path}, which is {kind} already. Leave it out, or begin with the float file that it was made from."
         )
     if options.faithful and options.wanted.lowering != "table":
         raise BadInputError(
-            "`faithful` says what tables hold. Received: it without tables. Add --lowering table, or leave it out."
+            "`faithful` (--faithful) says what tables hold. Received: --faithful without tables. Add --lowering table, "
+            "or leave it out."
         )
