@@ -67,7 +67,7 @@ def described(content: bytes, graph: Graph, source: str) -> Loaded:
         _require_ends(which, tensors, source)
     names, outputs = end_names(graph)
     specs = tuple(
-        InputSpec(name, without_batch(tensor), "float32" if tensor.quantization else tensor.dtype)
+        InputSpec(name, tensor.sample_shape, "float32" if tensor.quantization else tensor.dtype)
         for name, tensor in zip(names, graph.inputs, strict=True)
     )
 
@@ -108,11 +108,6 @@ def _require_ends(which: str, tensors: tuple[Tensor, ...], source: str) -> None:
             f"Every dimension must be at least 1. Received: {which} of {quoted(source)} with a dimension of 0. "
             "Convert its source again with inputs of full size."
         )
-
-
-def without_batch(tensor: Tensor) -> tuple[int, ...]:
-    """Returns the shape of one sample: some files have no batch dimension."""
-    return tensor.shape[1:] if tensor.shape[:1] == (1,) else tensor.shape
 
 
 def end_names(graph: Graph) -> tuple[list[str], list[str]]:

@@ -192,7 +192,7 @@ def _traced(options: ExportOptions, loaded: Loaded, graph: Graph) -> Traced:
         if tensor.index in makers
         and any(in_scope(main.tensors[index].name) for index in makers[tensor.index].inputs if index >= 0)
     )
-    ends = [InputSpec(name, model.without_batch(t), t.dtype) for name, t in zip(outputs, graph.outputs, strict=True)]
+    ends = [InputSpec(name, t.sample_shape, t.dtype) for name, t in zip(outputs, graph.outputs, strict=True)]
     pairs = tuple(
         StatePair(outputs[out], names[into], out, into) for out, into in state_pairs(loaded, ends, options.state)
     )

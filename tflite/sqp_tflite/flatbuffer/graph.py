@@ -92,6 +92,11 @@ class Tensor:
         return None if self.sparse or bits is None else (math.prod(self.shape) * bits + 7) // 8
 
     @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Returns the shape of one sample: some files have no batch dimension."""
+        return self.shape[1:] if self.shape[:1] == (1,) else self.shape
+
+    @property
     def elements(self) -> int:
         """Returns the number of elements, unknown dimensions counted as 1."""
         count = 1

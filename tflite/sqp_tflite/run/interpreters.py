@@ -173,7 +173,7 @@ def try_here(runtime: str, content: bytes) -> None:
     for place, tensor in enumerate(graph.inputs):
         floating = tensor.dtype in ("float32", "float16", "float64")
         values = generator.uniform(0.1, 1.0, tensor.shape) if floating else np.zeros(tensor.shape)
-        opened.set(place, np.ascontiguousarray(values.astype(tensor.dtype)))
+        opened.set(place, _contiguous(values, tensor.dtype))
     opened.invoke()
     for place in range(len(graph.outputs)):
         opened.get(place)
@@ -203,13 +203,18 @@ def encode(values: NDArray[Any], tensor: Any) -> NDArray[Any]:
     That is the nearest step, halves away from 0, computed in float32 and clipped; NaN becomes the least code.
     """
     if tensor.quantization is None:
-        return np.require(values.astype(tensor.dtype), requirements="C")
+        return _contiguous(values, tensor.dtype)
     limits, zero = np.iinfo(tensor.dtype), tensor.quantization.zero_points[0]
     steps = values.astype(np.float32) / np.float32(tensor.quantization.scales[0])
     inside = np.clip(np.nan_to_num(steps, nan=-np.inf), limits.min - zero, limits.max - zero)
     whole = np.trunc(inside)
     codes = whole + np.copysign(np.abs(inside - whole) >= 0.5, inside) + zero
-    return np.ascontiguousarray(codes.astype(tensor.dtype))
+    return _contiguous(codes, tensor.dtype)
+
+
+def _contiguous(values: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Returns values as interpreters take them; `numpy.ascontiguousarray` would make one of shape (1,) of a scalar."""
+    return np.require(values, dtype, "C")
 
 
 def decode(codes: NDArray[Any], tensor: Any) -> NDArray[Any]:

@@ -85,7 +85,7 @@ def order(which: str, model: Shapes, graph: Graph, given: Sequence[str] | None =
     """
     slots = _slots(which, graph)
     tensors = [slot.tensor for slot in slots]
-    if Counter((1, *shape) for shape in model.values()) != Counter(tensor.shape for tensor in tensors):
+    if Counter(model.values()) != Counter(tensor.sample_shape for tensor in tensors):
         raise _misfit(which, model, tensors)
     if given is not None:
         return _given(which, model, graph, given)
@@ -100,7 +100,7 @@ def order(which: str, model: Shapes, graph: Graph, given: Sequence[str] | None =
     used = []
     for shape in dict.fromkeys(model.values()):
         ours = [place for place, name in enumerate(names) if model[name] == shape]
-        theirs = [place for place, tensor in enumerate(tensors) if tensor.shape == (1, *shape)]
+        theirs = [place for place, tensor in enumerate(tensors) if tensor.sample_shape == shape]
         if len(ours) == 1:
             places[ours[0]] = theirs[0]
             continue
@@ -130,7 +130,7 @@ def _given(which: str, model: Shapes, graph: Graph, given: Sequence[str]) -> Ord
             f"{_listed(map(quoted, model))}. Received: {_listed(map(quoted, given))}."
         )
     for place, (name, tensor) in enumerate(zip(given, tensors, strict=True)):
-        if tensor.shape != (1, *model[name]):
+        if tensor.sample_shape != model[name]:
             raise BadInputError(
                 f"`{which}` (--{which}) must be in the file's order. Received: {quoted(name)} {(1, *model[name])} for "
                 f"number {place} of the file, which is {_told(tensor)}. Put each name where its shape is."
