@@ -107,6 +107,36 @@ def test_an_operator_that_is_told_a_place_outside_is_refused_though_it_keeps_no_
     assert op in {suspect.op for suspect in suspects(meta)}
 
 
+SAYS = {
+    "Timestamp": "reads the clock",
+    "RangeDataset": "does work of its own in the background",
+    "ReadFile": "reads or writes files",
+    "EagerPyFunc": "calls Python",
+    "CollectiveReduceV2": "talks to other processes or machines",
+    "Abort": "ends the process",
+    "StackV2": "may keep something besides the model's variables",
+    "ImmutableConst": "is told a place",
+    "TheirOwn": "is not one of TensorFlow's",
+}
+
+
+@pytest.mark.parametrize("op", SAYS)
+def test_a_refusal_says_what_each_operator_does(op, tmp_path):
+    meta = MetaGraphDef()
+    meta.graph_def.node.add(name="n", op=op)
+    (suspect,) = suspects(meta)
+    assert suspect.does.startswith(SAYS[op])
+    with pytest.raises(BadInputError, match=rf"{op} in `the main graph` \({SAYS[op]}"):
+        refuse_code(tmp_path, [meta])
+
+
+@pytest.mark.parametrize("op", ["CheckNumerics", "CheckNumericsV2", "TemporaryVariable", "DestroyTemporaryVariable"])
+def test_what_keeps_to_the_model_is_no_reach(op):
+    meta = MetaGraphDef()
+    meta.graph_def.node.add(name="n", op=op)
+    assert not list(suspects(meta))
+
+
 def test_a_pipe_among_the_variables_is_refused_before_anybody_waits(tmp_path):
     module = tf.Module()
     module.w = tf.Variable([1.0])

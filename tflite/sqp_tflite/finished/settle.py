@@ -67,8 +67,8 @@ def _require_neither(options: ExportOptions) -> None:
     for name, given in (("faithful", options.faithful), ("reference", options.reference is not None)):
         if given:
             raise BadInputError(
-                f"`{name}` (--{name}) is about a finished TFLite file. Received: --{name} with {quoted(options.source)}, "
-                "a Keras model, which is compared with itself. Leave it out."
+                f"`{name}` (--{name}) is about a finished TFLite file. Received: --{name} with "
+                f"{quoted(options.source)}, a Keras model, which is compared with itself. Leave it out."
             )
 
 

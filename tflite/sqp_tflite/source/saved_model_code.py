@@ -15,27 +15,37 @@ from typing import Any
 from sqp_tflite.errors import BadInputError, barred
 from sqp_tflite.wording import LONGEST_NAME, harmless, joined, said, shortened
 
-_OUTSIDE = re.compile(
-    r"File|^(Save|Restore|MergeV2|Sharded|PyFunc|EagerPyFunc|NumpyFunc|Send|Recv|_Send|_Recv|_HostSend|_HostRecv|Rpc"
-    r"|Collective|Configure|Connect|TPU|Infeed|Outfeed|RegisterDataset|DataService|TFRecord|TextLine|SSTable|LMDB)"
-    r"|Dataset|Reader|Summary|Iterator|Barrier|StackV2|Xla(Launch|Send|Recv|HostCompute)"
-)
-"""Operators that read or write files, call Python, use the network, or run work of their own in the background."""
+_OUTSIDE = {
+    "calls Python": re.compile(r"^(PyFunc|EagerPyFunc|NumpyFunc)"),
+    "talks to other processes or machines": re.compile(
+        r"^(Send|Recv|_Send|_Recv|_HostSend|_HostRecv|Rpc|Collective|Configure|Connect|TPU|Infeed|Outfeed"
+        r"|RegisterDataset|DataService)|Xla(Launch|Send|Recv|HostCompute)"
+    ),
+    "reads or writes files": re.compile(
+        r"File|^(Save|Restore|MergeV2|Sharded|TFRecord|TextLine|SSTable|LMDB)|Reader|Summary"
+    ),
+    "does work of its own in the background": re.compile(r"Dataset|Iterator|Barrier"),
+    "ends the process, waits for another one, or shows what is computed": re.compile(
+        r"^(Abort|Debug\w+|Copy(Host)?|Fact|GetOptions|Batch(Function)?|Unbatch(Grad)?|Queue\w+|RandomShuffleQueue\w*"
+        r"|\w*Accumulator\w*|SdcaOptimizer\w*|Prelinearize\w*)$"
+    ),
+    "reads the clock": re.compile(r"^Timestamp$"),
+}
+"""What operators do besides computing; TensorFlow does not call all of them stateful. The first that fits counts."""
+
+_UNKNOWN = "is not one of TensorFlow's"
+_KEEPS = "may keep something besides the model's variables"
+_ELSEWHERE = "reads a file that the model names"
+_PLACED = "is told a place, or a text that may be one"
 
 _MODEL_STATE = re.compile(
     r"^(VarHandleOp|VarIsInitializedOp|ReadVariableOp|ResourceGather(Nd)?|DestroyResourceOp|Assign\w*VariableOp|Variable(V2)?"
     r"|\w*PartitionedCall|(Stateless)?(If|While|Case)|Assert|NoOp|Placeholder\w*|Anonymous(Mutable)?HashTable\w*"
     r"|(Mutable)?HashTable(OfTensors)?(V2)?|LookupTable\w*|InitializeTable(V2)?|ResourceScatter\w+|Resource\w*Apply\w+"
     r"|Random\w+|Multinomial|TruncatedNormal|ParameterizedTruncatedNormal|Stateful(Uniform|Standard|Truncated)\w*"
-    r"|TensorList\w*|EmptyTensorList|SymbolicGradient)$"
+    r"|TensorList\w*|EmptyTensorList|SymbolicGradient|CheckNumerics(V2)?|(Destroy)?TemporaryVariable)$"
 )
 """Stateful operators that keep to the model: its variables, tables, calls, control flow and random numbers."""
-
-_ENDS_OR_WAITS = re.compile(
-    r"^(Abort|Debug\w+|Copy(Host)?|Fact|GetOptions|Batch(Function)?|Unbatch(Grad)?|Queue\w+|RandomShuffleQueue\w*"
-    r"|\w*Accumulator\w*|SdcaOptimizer\w*|Prelinearize\w*)$"
-)
-"""Operators that count as stateless and end the process, wait for others, or show what was computed."""
 
 _PLACE = re.compile(r"file|path|url|address|region|descriptor|device_name", re.IGNORECASE)
 """In the name of an operator's input or text attribute: it says where something outside is."""
@@ -44,7 +54,7 @@ _WORDS = frozenset(
     "allowed_devices bad_indices_policy combiner compression_type config config_proto container data_format dct_method "
     "debug_name dimension_numbers dst_format encoding equation executor_type field_delim fill fill_mode frame_name "
     "input_encoding input_order interpolation kernel_type left_pad message na_value noise padding pattern placeholder "
-    "rewrite right_pad row_partition_types separator set_operation shared_name src_format template".split()
+    "rewrite right_pad row_partition_types separator set_operation shared_name src_format template var_name".split()
 )
 """Text attributes whose text is about the computation only. What is not listed may be a place outside the model."""
 
@@ -70,10 +80,17 @@ _MOST_LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """One operator that reaches outside the model; `where` is the function or graph that holds it."""
+    """One operator that reaches outside the model.
+
+    Attributes:
+        op: Its name.
+        where: The function or graph that holds it.
+        does: What it does there, as a predicate.
+    """
 
     op: str
     where: str
+    does: str
 
 
 def refuse_code(path: Path, graphs: Sequence[Any] | None = None) -> None:
@@ -89,11 +106,11 @@ def refuse_code(path: Path, graphs: Sequence[Any] | None = None) -> None:
     found = list(dict.fromkeys(suspect for graph in graphs or meta_graphs(path) for suspect in suspects(graph)))
     if not found:
         return
-    shown = joined((f"{_short(suspect.op)} in `{_short(suspect.where)}`" for suspect in found), _MOST_LISTED)
+    listed = (f"{_short(one.op)} in `{_short(one.where)}` ({one.does})" for one in found)
     raise BadInputError(
-        f"`{path}` holds operators that reach outside the model: files, Python, the network or custom code. "
-        f"Received: {shown}. Export the model without them (compute that part before the model), or pass "
-        "--trust-code if you trust whoever made it."
+        f"`{path}` holds operators that reach outside the model. Received: {joined(listed, _MOST_LISTED)}. "
+        "Export the model without them (compute that part before the model), or pass --trust-code if you trust "
+        "whoever made it."
     )
 
 
@@ -162,10 +179,11 @@ def suspects(meta_graph: Any) -> Iterator[Suspect]:
         yield from _suspects_of(library[name].node_def, name, allowed.get(name, _NOTHING))
     told = _Told(library)
     own = saver.filename_tensor_name.partition(":")[0]
-    yield from (Suspect(op, "the main graph") for op, name in told.names(nodes) if name != own)
+    yield from (Suspect(op, "the main graph", _ELSEWHERE) for op, name in told.names(nodes) if name != own)
     for name, function in library.items():
         arguments = [argument.name for argument in function.signature.input_arg]
-        yield from (Suspect(op, name) for op, source in told.names(function.node_def) if source not in arguments)
+        others = (op for op, source in told.names(function.node_def) if source not in arguments)
+        yield from (Suspect(op, name, _ELSEWHERE) for op in others)
 
 
 class _Told:
@@ -222,13 +240,23 @@ def _suspects_of(nodes: Iterable[Any], where: str, allowed: re.Pattern[str]) -> 
         known = op_def_registry.get(node.op)
         if known is not None and allowed.search(node.op):
             continue
-        if node.op == "PrintV2":
-            outside = node.attr["output_stream"].s not in _STREAMS
-        else:
-            strange = known is None or (known.is_stateful and not _MODEL_STATE.search(node.op))
-            outside = strange or bool(_OUTSIDE.search(node.op) or _ENDS_OR_WAITS.search(node.op)) or _told(known)
-        if outside:
-            yield Suspect(node.op, where)
+        does = _does(node, known)
+        if does:
+            yield Suspect(node.op, where, does)
+
+
+def _does(node: Any, known: Any) -> str:
+    """What an operator does besides computing, "" for nothing; `known` is TensorFlow's definition, None for none."""
+    if node.op == "PrintV2":
+        return "" if node.attr["output_stream"].s in _STREAMS else "writes to a file"
+    if known is None:
+        return _UNKNOWN
+    named = next((does for does, pattern in _OUTSIDE.items() if pattern.search(node.op)), "")
+    if named:
+        return named
+    if known.is_stateful and not _MODEL_STATE.search(node.op):
+        return _KEEPS
+    return _PLACED if _told(known) else ""
 
 
 def _told(definition: Any) -> bool:
