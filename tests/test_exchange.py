@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -15,6 +16,7 @@ from sqp_keras.models.choose import SOFTMAX_ERROR
 from sqp_tflite.agreement import GIVEN, ORDINARY, WRITTEN
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.source import exchange as exchanging
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, GOOD_ENOUGH
 from tools import zoo
 
@@ -99,6 +101,34 @@ def test_inner_softmax_becomes_algebraic():
     exported = sqp_tflite.export(model, replace="accurate", target="litert")
     names = {op.name for _, op in read(exported.model_bytes).all_ops()}
     assert not names & {"EXP", "SOFTMAX", "LOG"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "bound"),
+    [
+        ((0.0321, 0.0319, 0.0318), None),
+        ((0.032, 0.02, 0.0199), 3e-4),
+        ((0.032, 0.0319, 0.004), 1e-4),
+        ((0.032, 0.02, 0.01), 1e-4),
+        ((0.004,), None),
+    ],
+)
+def test_more_roots_are_only_taken_where_they_gain_something(changes, bound, monkeypatch):
+    found = iter(changes)
+    monkeypatch.setattr(exchanging, "_change", lambda *_: next(found))
+    monkeypatch.setattr(exchanging, "compiled", lambda *_: lambda arrays: {})
+    report = SimpleNamespace(replacements=[SimpleNamespace(terms=3)])
+    samples = SimpleNamespace(inputs=(), parts=dict)
+
+    def with_bound(bound):
+        return SimpleNamespace(model=None, call=None, bound=bound), report
+
+    first = with_bound(1e-3)[0]
+    new, _, notes = exchanging.refined(first, first, report, samples, with_bound)
+    assert new.bound == (bound or 1e-3) and len(notes) == (bound is not None)
+    if notes:
+        before, after = re.search(r"changed by (\S+) of its range, now (\S+) ", notes[0]).groups()
+        assert float(after) < float(before)
 
 
 def test_gates_of_recurrent_layers_are_reached():

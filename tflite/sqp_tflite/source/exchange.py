@@ -29,6 +29,9 @@ MAX_ERRORS = (1e-3, 3e-4, 1e-4)
 GOOD_ENOUGH = 0.005
 """Change of an output, over its range, above which the next of `MAX_ERRORS` is tried (docs/existing_models.md)."""
 
+_WORTH = 0.9
+"""A smaller bound costs square roots: it is taken if it leaves less than this share of the change."""
+
 _ROWS = 32
 """Samples that the choice among `MAX_ERRORS` is made on."""
 
@@ -166,6 +169,7 @@ def refined(
 ) -> tuple[Loaded, _Report, tuple[str, ...]]:
     """Returns the exchange with the first bound that changes no output by more than `GOOD_ENOUGH`, and a note on it.
 
+    A bound that gains nothing is passed over: where another rule is what changes the outputs, more roots do not help.
     Many activations in sequence amplify what each of them changes, so that the bound of one says little about the end.
 
     Args:
@@ -187,7 +191,7 @@ def refined(
         except ValueError:  # Some activation has no sum that is so close.
             break
         change = _change(before, compiled(finer[0].model, finer[0].call)(arrays), sets)
-        if change < last:
+        if change < _WORTH * last:
             best, chosen, last = finer, bound, change
     if chosen == MAX_ERRORS[0]:
         return *best, ()
