@@ -1,6 +1,7 @@
 """The sums read from the data file: their types, their limits, what is refused."""
 
 import json
+import re
 
 import pytest
 
@@ -16,8 +17,17 @@ def test_a_few_roots_are_accurate_enough():
 
 
 def test_max_error_out_of_reach_says_what_is_reachable():
-    with pytest.raises(ValueError, match=r"Raise max_error to 7\.4e-06"):
+    with pytest.raises(ValueError, match=r"Raise max_error to 7\.5e-06"):
         coefficients.enough("silu", 1e-7)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.3])
+@pytest.mark.parametrize("of", coefficients.names())
+def test_the_max_error_that_a_message_names_is_enough(of, alpha):
+    with pytest.raises(ValueError, match="Raise max_error") as refusal:
+        coefficients.enough(of, 1e-12, alpha, 1.0)
+    named = re.search(r"Raise max_error to ([^,]+),", str(refusal.value))[1]
+    assert coefficients.enough(of, float(named), alpha, 1.0) in coefficients.term_counts(of)
 
 
 @pytest.mark.parametrize("of", coefficients.names())

@@ -227,8 +227,14 @@ def enough(of: str, max_error: float, alpha: float = 1.0, upper: float | None = 
     best = min(made.value_error for made in sums)
     raise ValueError(
         f"No sum for {of} stays within {allowed:.3g}; the best one has a max error of {best:.3g}. Received: "
-        f"max_error={max_error:g}. Raise max_error to {best / span(of, alpha, upper):.2g}, or keep the activation."
+        f"max_error={max_error:g}. Raise max_error to {_up(best / span(of, alpha, upper)):.2g}, or keep the activation."
     )
+
+
+def _up(value: float) -> float:
+    """A number above 0 with two digits, none of them smaller: what a message names must be enough."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / unit) * unit
 
 
 def span(of: str, alpha: float = 1.0, upper: float | None = None) -> float:
