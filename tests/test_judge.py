@@ -1,11 +1,14 @@
 """What the judge sees: faults planted into outputs, in the measure of what Keras's outputs span."""
 
+import re
+
 import numpy as np
 import pytest
 
-from sqp_tflite.agreement import GIVEN, WRITTEN
+from sqp_tflite.agreement import GIVEN, WRITTEN, tables
 from sqp_tflite.run.interpreters import Outputs
-from sqp_tflite.run.judge import Judged, Reference, judge, with_head
+from sqp_tflite.run.judge import Judged, Reference, judge
+from sqp_tflite.run.metric import with_head
 
 FLOAT = 1e-4
 INTEGER = 0.25
@@ -27,6 +30,23 @@ def test_nan_agrees_with_nothing():
     same = (np.array([[1.0], [np.nan]]),)
     (row,) = judged(same, same).rows
     assert row.status == "differs" and "output `y0`: it is NaN" in row.reason
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_an_output_that_is_not_finite_has_no_max_error(value):
+    expected = np.linspace(0.0, 1.0, 8).reshape(4, 2)
+    (row,) = judged((np.where(expected > 0.9, value, expected),), (expected,)).rows
+    assert (row.status, row.max_abs_error, row.error_of_range) == ("differs", None, None)
+
+
+def test_an_error_and_its_limit_never_look_the_same():
+    expected = np.linspace(0.0, 1.0, 8).reshape(4, 2)
+    (row,) = judged((expected + 1.0001e-4,), (expected,)).rows
+    error, limit = re.search(r"the max error is \S+ (\S+) of the range.*the limit is (\S+)$", row.reason).groups()
+    assert row.status == "differs" and error != limit
+    (table,) = tables((row,))
+    cells = dict(zip(table.columns, table.rows[0], strict=True))
+    assert cells["of range"] != cells["limit"]
 
 
 def test_an_output_that_hardly_varies_is_held_to_its_rounding():

@@ -29,11 +29,20 @@ def test_metric(outputs, labels, expected):
         (np.full(4, 7), "class numbers from 0 to 2. Received: int64 from 7 to 7"),
         (np.array([0.0, 1.5, 2.0, 1.0]), "class numbers from 0 to 2. Received: float64 from 0.0 to 2.0"),
         (np.zeros((4, 2)), r"one row per sample, of the shape .*\(4, 3\). Received: \(4, 2\)"),
+        (np.zeros((4, 1, 1, 3)), r"of the shape .*\(4, 3\). Received: \(4, 1, 1, 3\)"),
+        (np.zeros((4, 1, 1)), r"of the shape .*\(4, 3\). Received: \(4, 1, 1\)"),
+        (np.zeros((4, 1, 3)), r"of the shape .*\(4, 3\). Received: \(4, 1, 3\)"),
     ],
 )
 def test_labels_that_do_not_fit_the_outputs_are_refused(labels, words):
     with pytest.raises(sqp_tflite.BadInputError, match=words):
         metric(np.zeros((4, 3)), labels)
+
+
+@pytest.mark.parametrize("shapes", [((4, 1), (4,)), ((4,), (4, 1)), ((4, 2, 1), (4, 2)), ((4, 2), (4, 2, 1))])
+def test_targets_may_leave_out_a_last_axis_of_one(shapes):
+    outputs, labels = (np.linspace(0.0, 0.5, int(np.prod(shape))).reshape(shape) for shape in shapes)
+    assert metric(outputs, labels).value == 0.0
 
 
 @pytest.mark.parametrize(

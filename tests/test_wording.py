@@ -60,3 +60,18 @@ def test_parts_are_joined_up_to_a_number():
 def test_calls_of_functions_are_left_out_of_what_tensorflow_says():
     text = 'loc("StatefulPartitionedCall/PartitionedCall_1/mine/lstm_1/Erf"): MyPartitionedCall/x'
     assert wording.said(text) == 'loc("mine/lstm_1/Erf"): MyPartitionedCall/x'
+
+
+@pytest.mark.parametrize(
+    ("pair", "shown"),
+    [
+        ((0.032, 0.01), ("0.032", "0.01")),
+        ((0.010004, 0.01), ("0.010004", "0.01")),
+        ((1 / 3, 0.3333), ("0.33333", "0.3333")),
+        ((1.0, 1.0 + 2**-52), ("1", "1.0000000000000002")),
+        ((0.5, 0.5), ("0.5", "0.5")),
+        ((float("nan"), 0.1), ("nan", "0.1")),
+    ],
+)
+def test_two_numbers_that_differ_never_look_the_same(pair, shown):
+    assert wording.apart(*pair) == shown

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqp_tflite.wording import digits
+
 GIVEN = "given"
 """Compared with the user's own model: what the file really changes."""
 
@@ -120,6 +122,9 @@ _TITLES = {
     GIVEN: "The file against your model: what the export changed in all",
     WRITTEN: "The file against the model with the new activations: proof of the conversion",
 }
+_DIGITS = 3
+"""Of numbers in the tables."""
+
 _WORDS = ("runtime", "set", "output", "status", "at step")
 
 
@@ -163,11 +168,11 @@ def _table(rows: tuple[Agreement, ...], title: str) -> Table:
         "samples": [str(row.samples or "") for row in rows],
         "max error": [_number(row.max_abs_error) for row in rows],
         "range": [_number(row.spread) for row in rows],
-        "of range": [_number(row.error_of_range) for row in rows],
+        "of range": [_number(row.error_of_range, _digits(row)) for row in rows],
         "column": ["" if row.column is None else str(row.column) for row in rows],
         "of its range": [_number(row.column_error_of_range) for row in rows],
         "at step": [", ".join(f"{step}: {error:.2g}" for step, error in row.drift) for row in rows],
-        "limit": [_number(row.limit) for row in rows],
+        "limit": [_number(row.limit, _digits(row)) for row in rows],
         "steps": [_number(row.max_steps) for row in rows],
         "codes": [f"{row.codes:,} of {row.codes_of:,}" if row.codes else "" for row in rows],
         "same class": ["" if row.argmax_agreement is None else f"{row.argmax_agreement:.2%}" for row in rows],
@@ -188,8 +193,15 @@ def _status(row: Agreement) -> str:
     return "ok" if row.status == "ok" else "bad" if row.status in ("differs", "failed") else "other"
 
 
-def _number(value: float | None, digits: int = 3) -> str:
-    return "" if value is None else f"{value:.{digits}g}"
+def _digits(row: Agreement) -> int:
+    """How many digits show which is larger, an error or its limit."""
+    return (
+        _DIGITS if row.error_of_range is None or row.limit is None else digits(row.error_of_range, row.limit, _DIGITS)
+    )
+
+
+def _number(value: float | None, shown: int = _DIGITS) -> str:
+    return "" if value is None else f"{value:.{shown}g}"
 
 
 def fault(rows: Sequence[Agreement]) -> str:

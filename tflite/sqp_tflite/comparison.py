@@ -17,7 +17,8 @@ from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.run.compare import SAME_FILE, compare, tolerance_of
 from sqp_tflite.run.drift import drift
-from sqp_tflite.run.judge import Reference, with_head
+from sqp_tflite.run.judge import Reference
+from sqp_tflite.run.metric import with_head
 from sqp_tflite.run.reference import positive, quantities, reference
 from sqp_tflite.run.rounding import rounding
 from sqp_tflite.run.sequences import stream

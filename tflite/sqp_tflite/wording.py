@@ -20,6 +20,9 @@ LONGEST_SAID = 300
 _NOISE = re.compile(r"\x1b\[[0-9;]*m|\{\{function_node [^}]*\}\}|(?<!\w)(Stateful)?PartitionedCall(_\d+)?/")
 """Colours, and TensorFlow's names of the functions around an operator."""
 
+_MOST_DIGITS = 18
+"""Of a float64, less one: two that differ differ in 17 digits."""
+
 _CUT = " ... "
 _END = 0.4
 """The share of a shortened line that is its end: a message ends with what to do."""
@@ -85,6 +88,24 @@ def listed(names: Iterable[object], most: int = 6) -> str:
         most: How many are named.
     """
     return joined((f"`{shortened(harmless(str(name)), LONGEST_NAME)}`" for name in names), most)
+
+
+def digits(one: float, other: float, least: int = 2) -> int:
+    """Returns with how many digits two numbers must be shown to tell them apart.
+
+    Args:
+        one: A number that is compared with another one.
+        other: The other one.
+        least: How many are enough where they differ, or where the two are equal.
+    """
+    differs = (count for count in range(least, _MOST_DIGITS) if f"{one:.{count}g}" != f"{other:.{count}g}")
+    return next(differs, least)
+
+
+def apart(one: float, other: float, least: int = 2) -> tuple[str, str]:
+    """Returns two numbers as text, with as many digits as it takes to tell them apart; see `digits`."""
+    count = digits(one, other, least)
+    return f"{one:.{count}g}", f"{other:.{count}g}"
 
 
 def joined(parts: Iterable[str], most: int = 6, what: str = "more") -> str:

@@ -32,6 +32,7 @@ from sqp_tflite.source.load import InputSpec, Loaded, load
 from sqp_tflite.source.plan import Plan
 from sqp_tflite.source.states import state_pairs
 from sqp_tflite.source.trace import Traced
+from sqp_tflite.wording import apart
 from sqp_tflite.worker import Worker
 
 _UNPROVEN = (
@@ -110,9 +111,10 @@ def _on_labels(before: Loaded, after: Loaded, given: Given) -> tuple[tuple[str, 
     held, made = (metric(next(iter(one.call(list(inputs.inputs)).values())), inputs.labels) for one in (before, after))
     lost = (held.value - made.value) if made.name == ACCURACY else (made.value - held.value) / (held.chance or 1.0)
     if lost > _WORSE:
+        now, was = apart(made.value, held.value, 4)
         raise ParityError(
-            f"A repaired file must not be worse on the labels. Received: {made.name} {made.value:.4g}, and "
-            f"{held.value:.4g} with the kernels of the given file. Use --faithful, which keeps what these compute."
+            f"A repaired file must not be worse on the labels. Received: {made.name} {now}, and {was} with the kernels "
+            "of the given file. Use --faithful, which keeps what these compute."
         )
     return (f"On the labels, run by LiteRT: {made.name} {held.value:.4g} as given, {made.value:.4g} now.",), ()
 

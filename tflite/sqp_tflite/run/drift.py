@@ -16,6 +16,7 @@ from sqp_tflite.run.judge import spread
 from sqp_tflite.run.sequences import Stream, joined
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.source.step.step import Step
+from sqp_tflite.wording import apart
 
 LIMIT = 1e-3
 """Max drift of a float file, over the range: each step passes on the rounding of all steps before it."""
@@ -70,8 +71,9 @@ def _with(row: Agreement, ours: NDArray[Any], theirs: NDArray[Any], span: tuple[
     limit = max(row.limit or 0.0, LIMIT)
     if row.status != "ok" or worst <= limit:
         return row
+    off, most = apart(worst, limit)
     reason = (
-        f"output `{row.output}`: with its own states fed back the file is off by {worst:.2g} of the range at step "
-        f"{step}; the limit is {limit:.2g}"
+        f"output `{row.output}`: with its own states fed back the file is off by {off} of the range at step {step}; "
+        f"the limit is {most}"
     )
     return dataclasses.replace(row, status="differs", reason=reason)

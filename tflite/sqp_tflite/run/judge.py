@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from sqp_tflite.agreement import BEYOND, DATA, DECIDING, ENDS, EXTREME, GIVEN, KERAS, LARGE, ORDINARY, Agreement
 from sqp_tflite.run.interpreters import Outputs
-from sqp_tflite.run.metric import ACCURACY, Metric, argmax_agreement, classifies, metric
+from sqp_tflite.run.metric import ACCURACY, Metric, argmax_agreement, classifies, metric, with_head
+from sqp_tflite.wording import apart
 
 ROUNDING = 2.0**-18
 """Max error from rounding only, over the output's size: 64 units in float32's last place. An output that hardly varies
@@ -167,22 +168,6 @@ def _paired(outputs: Outputs, reference: Reference) -> list[_Output]:
     return found
 
 
-def with_head(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Returns outputs as the head that was dropped would give them.
-
-    Args:
-        name: "softmax", "log_softmax", "sigmoid", or "" for the values themselves.
-        values: Shape (samples, ..., classes).
-    """
-    if name == "sigmoid":
-        return 0.5 * (1.0 + np.tanh(0.5 * values))
-    if not name:
-        return values
-    shifted = values - values.max(axis=-1, keepdims=True)
-    log = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return np.asarray(log if name == "log_softmax" else np.exp(log))
-
-
 def _judged(
     runtime: str, output: _Output, reference: Reference, place: int, labels: NDArray[Any] | None
 ) -> tuple[Agreement, list[str]]:
@@ -190,11 +175,12 @@ def _judged(
     error = float(output.errors.max(initial=0.0))
     share = error / output.measure
     limit = _limit(output, reference, place)
+    broken = _broken(output)
     as_trained, as_shipped = with_head(output.dropped, theirs), with_head(output.dropped, ours)
     before, after = None, None
     if labels is not None:
         before, after = metric(as_trained, labels), metric(as_shipped, labels)
-    reason = _broken(output) or _too_far(output, error, share, limit) or _collapsed(before, after, output.by)
+    reason = broken or _too_far(output, error, share, limit) or _collapsed(before, after, output.by)
     column = None if classifies(as_trained, labels) else _worst_column(output, reference, place)
     reason = reason or (column.reason if column is not None else "")
     coarse = column.coarse if column is not None else ""
@@ -205,11 +191,11 @@ def _judged(
         against=reference.against,
         output=output.name,
         samples=len(theirs),
-        max_abs_error=error,
+        max_abs_error=None if broken else error,
         spread=output.spread,
-        error_of_range=share,
+        error_of_range=None if broken else share,
         limit=limit,
-        max_steps=error / output.scale if output.scale else None,
+        max_steps=error / output.scale if output.scale and not broken else None,
         codes=output.codes,
         codes_of=2**output.bits if output.codes is not None else None,
         argmax_agreement=argmax_agreement(ours, theirs) if classifies(as_trained, labels) else None,
@@ -286,7 +272,8 @@ def _too_far(output: _Output, error: float, share: float, limit: float, way: str
     if share <= limit or rounded:
         return ""
     of = f"the range ({output.spread:.3g})" if output.varies else f"its size ({output.size:.3g}; it does not vary)"
-    reason = f"the max error is {error:.3g}, {share:.2g} of {of}; the limit is {limit:.2g}"
+    far, most = apart(share, limit)
+    reason = f"the max error is {error:.3g}, {far} of {of}; the limit is {most}"
     return f"{reason}. {_coarse(output, way)}" if _is_coarse(output) else reason
 
 

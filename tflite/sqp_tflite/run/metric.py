@@ -53,14 +53,15 @@ def metric(outputs: NDArray[Any], labels: NDArray[Any]) -> Metric:
 
     Args:
         outputs: Shape (samples, classes), or (samples, 1) for two classes (above 0.5 is the second) or a regression.
-        labels: Class numbers, shape (samples,) or (samples, 1), one-hot rows, or real targets.
+        labels: Class numbers, shape (samples,) or (samples, 1), one-hot rows, or real targets; these two have the
+            outputs' shape, whose last axis may be left out or added where it is 1.
 
     Raises:
         BadInputError: Labels that fit neither.
     """
     labels = np.asarray(labels)
     flat = outputs.reshape(len(outputs), -1)
-    if flat.shape[1] > 1 and labels.size == len(labels):
+    if flat.shape[1] > 1 and labels.size == len(labels) and labels.ndim <= 2:
         if labels.min() < 0 or labels.max() >= flat.shape[1] or np.any(labels != np.floor(labels)):
             raise BadInputError(
                 f"Labels must be class numbers from 0 to {flat.shape[1] - 1}. "
@@ -70,7 +71,7 @@ def metric(outputs: NDArray[Any], labels: NDArray[Any]) -> Metric:
         return _accuracy(flat.argmax(axis=1), labels.reshape(-1).astype(np.int64))
     if flat.shape[1] > 1 and labels.shape == outputs.shape and set(np.unique(labels)) <= {0, 1}:
         return _accuracy(flat.argmax(axis=1), labels.reshape(len(labels), -1).argmax(axis=1))
-    if labels.size != outputs.size:
+    if _squeezed(labels.shape) != _squeezed(outputs.shape):
         raise BadInputError(
             f"Labels must have one row per sample, of the shape of the model's first output, {outputs.shape}. "
             f"Received: {labels.shape}. Put matching labels under y, or omit them."
@@ -96,9 +97,30 @@ def classifies(values: NDArray[Any], labels: NDArray[Any] | None = None) -> bool
     return bool((values >= 0).all() and np.allclose(values.sum(axis=-1), 1.0, rtol=0, atol=_SUM_TOLERANCE))
 
 
+def with_head(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Returns outputs as the head that was dropped would give them.
+
+    Args:
+        name: "softmax", "log_softmax", "sigmoid", or "" for the values themselves.
+        values: Shape (samples, ..., classes).
+    """
+    if name == "sigmoid":
+        return 0.5 * (1.0 + np.tanh(0.5 * values))
+    if not name:
+        return values
+    shifted = values - values.max(axis=-1, keepdims=True)
+    log = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return np.asarray(log if name == "log_softmax" else np.exp(log))
+
+
 def argmax_agreement(ours: NDArray[Any], theirs: NDArray[Any]) -> float:
     """Returns the share of rows whose largest value is at the same place."""
     return float(np.mean(ours.argmax(axis=-1) == theirs.argmax(axis=-1)))
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without a last axis of 1."""
+    return shape[:-1] if len(shape) > 1 and shape[-1] == 1 else shape
 
 
 def _accuracy(answers: NDArray[Any], labels: NDArray[Any]) -> Metric:
