@@ -15,7 +15,7 @@ from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import audit, op_rows
 from sqp_tflite.ops.one_op import Case, build, constant
 from sqp_tflite.ops.op_families import FAMILIES
-from sqp_tflite.ops.policy import ADMITTED, TARGETS, broken_rule, versions
+from sqp_tflite.ops.policy import ADMITTED, DELEGATED, TARGETS, broken_rule, versions
 from sqp_tflite.report import Kind
 from sqp_tflite.run import interpreters
 from written import Written
@@ -232,6 +232,31 @@ def test_more_dimensions_than_tflm_has_are_refused_and_a_reshape_helps():
     assert sqp_tflite.export(fewer).report.verdict == "ok"
 
 
+@pytest.mark.parametrize("rank", [6, 7])
+@pytest.mark.parametrize("op", sorted(DELEGATED))
+def test_more_dimensions_than_litert_delegates_are_refused_exactly_where_it_fails(op, rank):
+    content = WIDE[op]((1,) + (2,) * (rank - 1))
+    findings = audit(read(content), "litert")
+    wide = [finding for finding in findings if finding.kind is Kind.SHAPE]
+    assert all(f"LiteRT runs {op} on tensors of at most 6 dimensions" in finding.rule for finding in wide)
+    try:
+        interpreters.run("litert", content, (np.ones((1,) + (2,) * (rank - 1), "float32"),))
+    except interpreters.RuntimeFailedError:
+        assert wide
+    else:
+        assert not wide
+
+
+@pytest.mark.parametrize("target", ["litert", "tflm"])
+def test_an_input_with_fewer_dimensions_helps_a_dense_layer(target):
+    L, shape = keras.layers, (2, 1, 2, 1, 2, 2)
+    model = keras.Sequential([keras.Input(shape), L.Dense(2, name="wide")])
+    with pytest.raises(sqp_tflite.RefusedError, match="`wide`: .* at most 6 dim.*so that 5 are left: in .*keras.Input"):
+        sqp_tflite.export(model, target=target)
+    fewer = keras.Sequential([keras.Input((2, 2, 2, 2)), L.Dense(2)])
+    assert sqp_tflite.export(fewer, target=target).report.verdict == "ok"
+
+
 @pytest.mark.parametrize(("op", "target"), [("ROUND", ""), ("FLOOR_MOD", ""), ("FLOOR", "")])
 def test_another_target_is_named_only_where_it_has_the_operator(op, target):
     made = Written()
@@ -239,6 +264,20 @@ def test_another_target_is_named_only_where_it_has_the_operator(op, target):
     given = [x, x] if op == "FLOOR_MOD" else [x]
     (finding,) = audit(read(made.ends([x], [made.op(op, *given)])), "tflm")
     assert "--target" not in finding.remedy and "compute it outside of the model" in finding.remedy
+
+
+def _wide(function):
+    return lambda shape: converted(function, shape)
+
+
+WIDE = {
+    "CONCATENATION": _wide(lambda x: tf.concat([x, x], -1)),
+    "FULLY_CONNECTED": _wide(lambda x: tf.tensordot(x, np.ones((2, 3), "float32"), 1)),
+    "MEAN": _wide(lambda x: tf.reduce_mean(x, -1)),
+    "SOFTMAX": _wide(tf.nn.softmax),
+    "SPLIT": _wide(lambda x: tf.split(x, 2, -1)[0]),
+    "SUM": _wide(lambda x: tf.reduce_sum(x, [1, 2])),
+}
 
 
 CAST_INTO = "float32 float16 bfloat16 int8 uint8 int16 uint16 int32 uint32 int64 uint64 bool".split()

@@ -7,8 +7,8 @@ from rich.console import Console
 
 import sqp_tflite
 from models import dense
-from sqp_tflite.agreement import Agreement, fault
-from sqp_tflite.cli.text import show_report
+from sqp_tflite.agreement import Agreement
+from sqp_tflite.cli.text import show_check, show_report
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.policy import RUNTIMES
 from sqp_tflite.run import interpreters
@@ -101,20 +101,48 @@ def test_a_verdict_needs_the_target_runtime_to_agree(monkeypatch):
     assert caught.value.report.verdict == "parity_failed"
 
 
-def test_a_file_that_does_not_run_is_not_said_to_compute_something_else(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("failing", "way"),
+    [
+        (("tflm",), ", or use `--target litert` or `--target tflite-runtime`, where it agrees with the model."),
+        (("tflm", "litert"), ", or use `--target tflite-runtime`, where it agrees with the model."),
+        (("tflm", "litert", "tflite-runtime"), "that it cannot run."),
+    ],
+)
+def test_a_file_that_the_target_does_not_run_is_refused_since_nothing_was_compared(failing, way, monkeypatch, capsys):
     real = interpreters.run
 
-    def fails_on_tflm(runtime, content, inputs):
-        if runtime == "tflm":
+    def fails(runtime, content, inputs):
+        if runtime in failing:
             raise interpreters.RuntimeFailedError("it could not be prepared")
         return real(runtime, content, inputs)
 
-    monkeypatch.setattr(interpreters, "run", fails_on_tflm)
-    with pytest.raises(sqp_tflite.ParityError, match="could not be prepared") as caught:
+    monkeypatch.setattr(interpreters, "run", fails)
+    with pytest.raises(
+        sqp_tflite.RefusedError, match="Micro does not run the file: it could not be prepared"
+    ) as caught:
         sqp_tflite.export(dense())
+    assert caught.value.exit_code == 1 and caught.value.findings[0].remedy.endswith(way)
     show_report(Console(width=200), caught.value.report)
-    assert "does not run on TensorFlow Lite Micro" in capsys.readouterr().out
-    assert fault((Agreement("tflm", "failed"), Agreement("litert", "differs"))) == "does not compute the same on"
+    printed = capsys.readouterr().out
+    assert "REFUSED" in printed and "PARITY" not in printed
+
+
+@pytest.mark.parametrize(
+    ("statuses", "headline"),
+    [
+        (("ok", "ok", "failed"), "DOES NOT RUN  f.tflite (tflite-runtime)"),
+        (("differs", "ok", "failed"), "DIFFERS  f.tflite (litert; it does not run on tflite-runtime)"),
+        (("differs", "ok", "ok"), "DIFFERS  f.tflite (litert)"),
+        (("ok", "ok", "ok"), "AGREES  f.tflite (litert, tflm, tflite-runtime)"),
+    ],
+)
+def test_a_check_tells_what_differs_from_what_does_not_run(statuses, headline, capsys):
+    rows = tuple(
+        Agreement(runtime, one) for runtime, one in zip(("litert", "tflm", "tflite-runtime"), statuses, strict=True)
+    )
+    show_check(Console(width=200), "f.tflite", rows)
+    assert capsys.readouterr().out.splitlines()[0] == headline
 
 
 def test_a_file_of_another_model_is_refused_in_words(setting):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqp_tflite.wording import digits
@@ -202,9 +201,3 @@ def _digits(row: Agreement) -> int:
 
 def _number(value: float | None, shown: int = _DIGITS) -> str:
     return "" if value is None else f"{value:.{shown}g}"
-
-
-def fault(rows: Sequence[Agreement]) -> str:
-    """Returns what a file that failed does, for the headline: an interpreter that could not run it compared nothing."""
-    failed = rows and not any(row.status == "differs" for row in rows)
-    return "does not run on" if failed else "does not compute the same on"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from sqp_tflite.agreement import MADE_UP, WRITTEN, Agreement
-from sqp_tflite.errors import ParityError
+from sqp_tflite.errors import ParityError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.journal import Compared, Given
 from sqp_tflite.making import Made
 from sqp_tflite.ops.audit import scale_per_unit
 from sqp_tflite.ops.combinations import INTEGER_IO
-from sqp_tflite.ops.policy import NAMES, runtime_of
+from sqp_tflite.ops.policy import NAMES, RUNTIMES, runtime_of
 from sqp_tflite.options import ExportOptions
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.run.layer_errors import worst_layers
 from sqp_tflite.source.exchange import Exchanged
 from sqp_tflite.wording import harmless
@@ -30,11 +31,13 @@ def require_parity(compared: Compared, options: ExportOptions, given: Given, cha
         made: The file.
 
     Raises:
+        RefusedError: The target does not run it, so that there is nothing to compare.
         ParityError: It does not agree; the message ends with what to do.
     """
     runtime = runtime_of(options.wanted.target)
-    bad = [row for row in compared.rows if row.status in ("differs", "failed") and row.runtime == runtime]
-    bad += [row for row in compared.rows if row.status == "differs" and row.runtime != runtime]
+    _require_run(compared.rows, runtime, options.wanted.target)
+    bad = [row for row in compared.rows if row.status == "differs"]
+    bad.sort(key=lambda row: row.runtime != runtime)
     if not bad:
         return
     # Against both models it is often the same.
@@ -63,6 +66,18 @@ def require_parity(compared: Compared, options: ExportOptions, given: Given, cha
     if not given.inputs.given:
         remedy += f"\nThis was {MADE_UP}."
     raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
+
+
+def _require_run(rows: tuple[Agreement, ...], runtime: str, target: str) -> None:
+    failed = next((row for row in rows if (row.runtime, row.status) == (runtime, "failed")), None)
+    if failed is None:
+        return
+    agree = {row.runtime for row in rows if row.status == "ok"} - {row.runtime for row in rows if row.status != "ok"}
+    others = " or ".join(f"`--target {name}`" for name in RUNTIMES if name in agree)
+    rule = f"{NAMES[target]} does not run the file: {harmless(failed.reason)}."
+    remedy = "Export parts of the model to find the layer that it cannot run"
+    remedy += f", or use {others}, where it agrees with the model." if others else "."
+    raise RefusedError(rule, (Finding("the whole model", "", "", rule, remedy, Kind.OP),))
 
 
 def _one_scale_helps(bad: list[Agreement], options: ExportOptions, graph: Graph) -> bool:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, fault, heading, tables, verdict
+from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, heading, tables, verdict
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
@@ -42,8 +42,6 @@ def show_report(console: Console, report: Report) -> None:
     solution = report.solution  # In one piece, however long: it is to be pasted.
     report = _safe(report)
     word, style, verb = _VERDICTS[report.verdict]
-    if report.verdict == "parity_failed":
-        verb = fault(report.agreement)
     if report.verdict == "ok" and report.unproven:
         word, style = "OK, NOT PROVEN", "bold yellow"
     where = f", run on {report.stand_in}" if report.stand_in else ""
@@ -107,11 +105,14 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
 def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None:
     """Prints how well a file agrees with its model, verdict first."""
     file, rows = _safe(file), _safe(rows)
-    found = verdict(rows)
-    word, style = _CHECKED[found]
-    failed = [row.runtime for row in rows if row.status in ("differs", "failed")]
+    word, style = _CHECKED[verdict(rows)]
+    differ, failed = ({row.runtime: None for row in rows if row.status == one} for one in ("differs", "failed"))
     ran = [row for row in rows if row.status != "not checked"]
-    where = ", ".join(dict.fromkeys(failed or [row.runtime for row in ran])) or "no interpreter is installed"
+    where = ", ".join(differ or failed or dict.fromkeys(row.runtime for row in ran)) or "no interpreter is installed"
+    if failed and differ:
+        where += f"; it does not run on {', '.join(failed)}"
+    elif failed:
+        word = "DOES NOT RUN"
     basis = f"; {MADE_UP}" if any(row.on == ORDINARY for row in ran) else ""
     console.print(Text.assemble((word, style), f"  {file} ({where})", (basis, "yellow")))
     show_agreement(console, rows)

@@ -10,6 +10,8 @@ from sqp_tflite.layer_names import THE_MODEL, LayerNames
 from sqp_tflite.ops.finite import not_finite
 from sqp_tflite.ops.policy import (
     ADMITTED,
+    DELEGATED,
+    DELEGATED_DIMENSIONS,
     EXP_AND_LOG,
     MOST_DIMENSIONS,
     NAMES,
@@ -58,7 +60,9 @@ def audit(graph: Graph, target: str, layers: LayerNames | None = None) -> tuple[
         layers: Names the Keras layer of each op; without it the tensor's scope is named.
     """
     layers = layers or LayerNames()
-    findings = _each(graph, target, layers, (_op, _version, _hybrid, _wide, _cast, _rank, _indices, _scales))
+    findings = _each(
+        graph, target, layers, (_op, _version, _hybrid, _wide, _cast, _rank, _delegated, _indices, _scales)
+    )
     findings += _open_shapes(graph, layers) + _not_finite(graph, layers) + incoherent(graph, layers)
     return tuple(dict.fromkeys(findings))
 
@@ -224,8 +228,8 @@ def _op(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding 
 
 
 def _version(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
-    if takes_version(op.name, op.version, target):
-        return None
+    if takes_version(op.name, op.version, target) or _cast(subgraph, op, target, layers):
+        return None  # A type that no version has is what is wrong.
     rule = f"{NAMES[target]} takes {op.name} up to version {versions(target)[op.name]}, the file has {op.version}."
     others = [other for other in RUNTIMES if takes_version(op.name, op.version, other) and other != target]
     runs = [f"`--target {other}`" for other in others if broken_rule(op.name, op.dtype, other) is None]
@@ -276,12 +280,27 @@ def _cast(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Findin
 
 
 def _rank(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
-    ranks = [len(subgraph.tensors[place].shape) for place in (*op.inputs, *op.outputs) if place >= 0]
     most = MOST_DIMENSIONS.get(target)
-    if most is None or op.name == "RESHAPE" or max(ranks, default=0) <= most:
+    return None if most is None or op.name == "RESHAPE" else _dimensions(subgraph, op, target, layers, most)
+
+
+def _delegated(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Finding | None:
+    if target != "litert" or op.name not in DELEGATED or op.dtype != "float32":
         return None
-    rule = f"{NAMES[target]} has tensors of at most {most} dimensions, the batch included, not of {max(ranks)}."
-    remedy = f"Put a keras.layers.Reshape in front of the layer that joins dimensions, so that {most - 1} are left."
+    return _dimensions(subgraph, op, target, layers, DELEGATED_DIMENSIONS)
+
+
+def _dimensions(subgraph: Subgraph, op: Op, target: str, layers: LayerNames, most: int) -> Finding | None:
+    ranks = [len(subgraph.tensors[place].shape) for place in (*op.inputs, *op.outputs) if place >= 0]
+    if max(ranks, default=0) <= most:
+        return None
+    has = "has tensors of" if target in MOST_DIMENSIONS else f"runs {op.name} on tensors of"
+    rule = f"{NAMES[target]} {has} at most {most} dimensions, the batch included, not of {max(ranks)}."
+    # The converter leaves out a Reshape in front of a dense layer.
+    remedy = (
+        f"Join dimensions so that {most - 1} are left: in the shape of keras.Input (the numbers stay in their order), or, "
+        "where they come from another layer, with a keras.layers.Reshape behind that."
+    )
     return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.SHAPE)
 
 

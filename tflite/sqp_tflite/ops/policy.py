@@ -51,6 +51,11 @@ MOST_DIMENSIONS = MappingProxyType({"tflm": 6, "tflm@2023": 6})
 """TFLM's kernels keep a shape in an array of 6 numbers and do not look whether it fits: with 8, MUL gave wrong numbers
 and ADD ended the process; that of 2023 ends it with 7. RESHAPE, which only copies, needs no shape."""
 
+DELEGATED_DIMENSIONS = 6
+DELEGATED = frozenset("CONCATENATION FULLY_CONNECTED MEAN SOFTMAX SPLIT SUM".split())
+"""Operators that LiteRT hands to XNNPACK in float32, which fails to prepare them with more dimensions than this: found
+by running them with 7 and 8. With these LiteRT runs ADD, MAXIMUM, MUL, SQRT and TANH."""
+
 NAMES = MappingProxyType(
     {
         "tflm": "TensorFlow Lite Micro",
