@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 from sqp_tflite.wording import shortened
 
 UNITS = ("k", "M", "G", "T")
@@ -51,7 +51,7 @@ def quoted(given: str | Path) -> str:
 
 
 def refuse(name: str, rule: str, value: Any, remedy: str) -> NoReturn:
-    """Raises `BadInputError` in the usual order: the rule, what was received, what to do.
+    """Raises `OptionError` in the usual order: the rule, what was received, what to do.
 
     Args:
         name: The parameter, as the user writes it.
@@ -59,7 +59,7 @@ def refuse(name: str, rule: str, value: Any, remedy: str) -> NoReturn:
         value: What was received.
         remedy: A sentence.
     """
-    raise BadInputError(f"{name} must be {rule}. Received: {shown(value)}. {remedy}".lstrip())
+    raise OptionError(f"{name} must be {rule}. Received: {shown(value)}. {remedy}".lstrip())
 
 
 def optional(accept: Accept) -> Accept:
@@ -216,7 +216,7 @@ def words(*choices: str) -> Accept:
         if unknown:
             received = ", ".join(shown(part) for part in unknown[:4])
             more = f" For example {','.join(choices[:2])}." if name else ""
-            raise BadInputError(f"{name} must list {listed}, separated by commas. Received: {received}.{more}".lstrip())
+            raise OptionError(f"{name} must list {listed}, separated by commas. Received: {received}.{more}".lstrip())
         return tuple(found)
 
     return accept
@@ -304,7 +304,7 @@ def _pairs(
         if not (key and equals and meaning) or (one and "=" in meaning):
             refuse(name, form, pair, f"For example {example}.")
         if key in found:
-            raise BadInputError(f"{name} must name each {what} once. Received: {shown(key)} twice.")
+            raise OptionError(f"{name} must name each {what} once. Received: {shown(key)} twice.")
         found[key] = meaning
     return found
 

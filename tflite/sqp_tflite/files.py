@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import InputFileError
 from sqp_tflite.places import Place, check_distinct, check_regular, followed, kind
 
 _GRAPH = "saved_model.pb"
@@ -35,7 +35,7 @@ def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None
         inputs: Files and folders that were read; no output may replace them.
 
     Raises:
-        BadInputError: An output is neither a new nor a regular file, or is an input, or cannot be written; existing
+        InputFileError: An output is neither a new nor a regular file, or is an input, or cannot be written; existing
             files stay unchanged.
     """
     check_distinct(tuple(files), tuple(inputs))
@@ -56,7 +56,7 @@ def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None
             os.replace(temporary, path)
         done = True
     except OSError as error:
-        raise BadInputError(
+        raise InputFileError(
             f"Every file of an export must be writable. Received: {quoted(current.path)}, {error.strerror}. Nothing "
             f"was written. Choose another place with {current.move}."
         ) from error
@@ -115,7 +115,7 @@ def _stage(path: Path, content: bytes) -> Path:
 
 
 def check_model(path: Path) -> None:
-    """Raises `BadInputError` if there is no model at the path, or what is known not to be one by its first bytes."""
+    """Raises `InputFileError` if there is no model at the path, or what is known not to be one by its first bytes."""
     check_input(path, "Pass a .keras or .h5 file or a SavedModel folder.")
     if os.path.isdir(path):
         if os.path.isfile(path / _GRAPH):
@@ -123,7 +123,7 @@ def check_model(path: Path) -> None:
         received = f"a folder without {_GRAPH}. Pass the path of the model"
         if os.path.exists(path / _GRAPH):
             received = f"a folder whose {_GRAPH} is {kind(os.stat(path / _GRAPH).st_mode)}. Save the model again"
-        raise BadInputError(
+        raise InputFileError(
             f"{quoted(path)} must be a .keras or .h5 file or a SavedModel folder. Received: {received}."
         )
     what = content_of(path)
@@ -133,7 +133,7 @@ def check_model(path: Path) -> None:
         received = f"a part of a SavedModel. Pass its folder, {quoted(folder)}"
     else:
         return
-    raise BadInputError(f"{quoted(path)} must be a Keras model. Received: {received}.")
+    raise InputFileError(f"{quoted(path)} must be a Keras model. Received: {received}.")
 
 
 class Content(Enum):
@@ -172,14 +172,14 @@ def _folder_of_part(path: Path) -> Path | None:
 
 
 def check_data(path: Path) -> None:
-    """Raises `BadInputError` if there is no data file at the path."""
+    """Raises `InputFileError` if there is no data file at the path."""
     check_input(path, "Pass an .npz file: --data FILE.npz.")
     if os.path.isdir(path):
-        raise BadInputError(f"`{path}` is a folder. Pass an .npz file: save one with numpy.savez(path, x=...).")
+        raise InputFileError(f"`{path}` is a folder. Pass an .npz file: save one with numpy.savez(path, x=...).")
 
 
 def check_input(path: Path, remedy: str) -> None:
-    """Raises `BadInputError` if neither a regular file nor a folder is at the path.
+    """Raises `InputFileError` if neither a regular file nor a folder is at the path.
 
     A pipe makes its reader wait, a device may never end, and neither can be read twice.
 
@@ -190,13 +190,13 @@ def check_input(path: Path, remedy: str) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError as error:
-        raise BadInputError(f"{quoted(path)} does not exist. {remedy}") from error
+        raise InputFileError(f"{quoted(path)} does not exist. {remedy}") from error
     except OSError as error:  # A folder that may not be entered, a name that is too long, a link in a circle.
-        raise BadInputError(
+        raise InputFileError(
             f"An input must be readable. Received: {quoted(path)}, {error.strerror}. {remedy}"
         ) from error
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise BadInputError(
+        raise InputFileError(
             f"An input must be a regular file. Received: {quoted(path)}, {kind(mode)}. Save its content in a file "
             "first."
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqp_tflite.accept import LARGEST, UNITS
-from sqp_tflite.errors import BadInputError, EnvironmentMissingError
+from sqp_tflite.errors import EnvironmentMissingError, MemoryLimitError
 
 SHARE = 8
 """The limit is the free memory over this. At its peak an export of 64 MB of weights takes fifteen times as much in all
@@ -58,11 +58,11 @@ class Limit:
             remedy: What to do, the beginning of a sentence that goes on with "or allow more".
 
         Raises:
-            BadInputError: It does not fit.
+            MemoryLimitError: It does not fit.
         """
         if needed > self.size:
             more = f", or allow more with --max-memory {as_option(needed)} (in Python: `max_memory`)"
-            raise BadInputError(
+            raise MemoryLimitError(
                 f"What is read must fit into memory. Received: {what} {in_words(needed)}; the limit is "
                 f"{in_words(self.size)} ({self.origin}). {remedy}{more if needed < LARGEST // 2 else ''}."
             )

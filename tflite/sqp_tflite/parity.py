@@ -13,7 +13,7 @@ import numpy as np
 
 from sqp_tflite import accept, limits
 from sqp_tflite.agreement import BEYOND, DATA, ENDS, GIVEN, Agreement
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import PairingError
 from sqp_tflite.finished.model import is_file
 from sqp_tflite.finished.model import loaded as finished
 from sqp_tflite.finished.model import without_heads as headless_file
@@ -99,7 +99,7 @@ def check(
         progress: Is called with the name of each step.
 
     Raises:
-        BadInputError: An argument is not of the kind that its parameter takes, one of model, file and data cannot be
+        PairingError: An argument is not of the kind that its parameter takes, one of model, file and data cannot be
             read, or their inputs or outputs don't fit together.
     """
     parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
@@ -112,7 +112,7 @@ def check(
     graph = opened(content, what)[1]
     require_room(graph, what, allowed)
     if wrong := incoherent(graph):
-        raise BadInputError(f"{what} cannot be run. Received: {wrong[0].rule} {wrong[0].remedy}")
+        raise PairingError(f"{what} cannot be run. Received: {wrong[0].rule} {wrong[0].remedy}")
     arrays = open_data(given["data"], allowed)
     shapes = arrays.shapes() if arrays else None
     mark = mark_of(graph)

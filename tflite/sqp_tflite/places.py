@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OutputError
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -54,7 +54,7 @@ def report_places(paths: Iterable[Path]) -> list[Place]:
 
 
 def check_places(places: Iterable[Place], inputs: Iterable[Path] = ()) -> None:
-    """Raises `BadInputError` if one of the places may not or cannot be written, before any work is done.
+    """Raises `OutputError` if one of the places may not or cannot be written, before any work is done.
 
     Args:
         places: Where files will be written.
@@ -73,23 +73,23 @@ def _check_folder(place: Place, path: Path) -> None:
     given, folder = place.path, path.parent
     nearest = next(found for found in (folder, *folder.parents) if os.path.exists(found))
     if not os.path.isdir(nearest):
-        raise BadInputError(
+        raise OutputError(
             f"An output must lie in a folder. Received: {quoted(given)}, where {quoted(_shown(nearest, given))} is a "
             f"file. Choose another place with {place.move}."
         )
     if nearest not in (folder, *folder.parents)[: place.own_folders + 1]:
         missing = (folder, *folder.parents)[place.own_folders]
-        raise BadInputError(
+        raise OutputError(
             f"An output's folder must exist. Received: {quoted(given)}. Create {quoted(_shown(missing, given))} first."
         )
     longest = os.pathconf(nearest, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
     if any(len(os.fsencode(part)) > longest for part in path.parts):
-        raise BadInputError(
+        raise OutputError(
             f"The name of a file or a folder must have at most {longest} bytes. Received: {quoted(given)}. Choose a "
             f"shorter one with {place.move}."
         )
     if not os.access(nearest, os.W_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
-        raise BadInputError(f"An output must be writable. Received: {quoted(given)}. Choose another place.")
+        raise OutputError(f"An output must be writable. Received: {quoted(given)}. Choose another place.")
 
 
 def _shown(folder: Path, given: Path) -> Path:
@@ -104,7 +104,7 @@ def followed(path: Path) -> Path:
     except (OSError, RuntimeError) as error:
         if isinstance(error, OSError) and error.errno != errno.ELOOP:
             raise _unusable(path, error) from error
-        raise BadInputError(
+        raise OutputError(
             f"An output must be a new or a regular file. Received: `{path}`, a symbolic link that leads nowhere. "
             "Remove the link, or choose another place."
         ) from error
@@ -121,9 +121,9 @@ def _hops(path: Path) -> Iterator[Path]:
             return
 
 
-def _unusable(path: Path, error: OSError) -> BadInputError:
+def _unusable(path: Path, error: OSError) -> OutputError:
     way = "Choose a shorter name" if error.errno == errno.ENAMETOOLONG else "Choose another place"
-    return BadInputError(f"An output must be writable. Received: {quoted(path)}, {error.strerror}. {way}.")
+    return OutputError(f"An output must be writable. Received: {quoted(path)}, {error.strerror}. {way}.")
 
 
 def check_regular(given: Path, path: Path) -> None:
@@ -132,7 +132,7 @@ def check_regular(given: Path, path: Path) -> None:
     An open stream is refused, too: the file behind it may be another by now, or one without a name.
     """
     if any(_STREAM.fullmatch(str(hop)) for hop in _hops(given)):
-        raise BadInputError(
+        raise OutputError(
             f"An output must be a new or a regular file. Received: {quoted(given)}, an open stream of a process. "
             "Nothing was written. Pass the name of a file, or for standard output -o - or --report -."
         )
@@ -144,7 +144,7 @@ def check_regular(given: Path, path: Path) -> None:
         return  # Nothing is there yet; whether it can be created shows when it is written.
     if stat.S_ISREG(mode):
         return
-    raise BadInputError(
+    raise OutputError(
         f"An output must be a new or a regular file. Received: `{given}`, {kind(mode)}. Nothing was written. "
         "Pass the name of a file."
     )
@@ -166,7 +166,7 @@ def check_distinct(places: tuple[Place, ...], inputs: tuple[Path, ...]) -> None:
         key = identity(path)
         other = read.get(key) or next((given for folder, given in folders if path.is_relative_to(folder)), None)
         if other is not None:
-            raise BadInputError(
+            raise OutputError(
                 f"An output may not replace what is read. Received: {quoted(place.path)} ({place.option}), which is "
                 f"part of {quoted(other)}. Choose another name for the output with {place.move}."
             )
@@ -180,8 +180,8 @@ def check_distinct(places: tuple[Place, ...], inputs: tuple[Path, ...]) -> None:
             raise _same(above, place, "where the first would have to be a folder")
 
 
-def _same(one: Place, other: Place, how: str) -> BadInputError:
-    return BadInputError(
+def _same(one: Place, other: Place, how: str) -> OutputError:
+    return OutputError(
         f"Each output must be a separate file. Received: {quoted(one.path)} ({one.option}) and {quoted(other.path)} "
         f"({other.option}), {how}. Give one of them another name."
     )

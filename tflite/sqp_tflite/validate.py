@@ -9,7 +9,7 @@ from pathlib import Path
 from sqp_tflite.emit import CStyle, artefacts, check_own
 from sqp_tflite.emit.firmware import artefact_places, check_kinds
 from sqp_tflite.emit.rendering import check_names
-from sqp_tflite.errors import BadInputError, EnvironmentMissingError, RefusedError
+from sqp_tflite.errors import EnvironmentMissingError, OptionError, RefusedError
 from sqp_tflite.files import check_data, check_model
 from sqp_tflite.ops.combinations import INTEGER_IO, Combination, nearest, refuse, require_data
 from sqp_tflite.ops.policy import NAMES, runtime_of
@@ -29,7 +29,7 @@ def validate(options: ExportOptions) -> None:
         options: What was requested.
 
     Raises:
-        BadInputError: A value is not one of the choices, or data or a file are missing or cannot be used.
+        OptionError: A value is not one of the choices, or data or a file are missing or cannot be used.
         EnvironmentMissingError: The target's interpreter is not installed.
         RefusedError: The combination of numbers, lowering and target cannot work.
     """
@@ -40,14 +40,14 @@ def validate(options: ExportOptions) -> None:
     if isinstance(options.data, (str, Path)):
         check_data(Path(options.data))
     if options.head not in HEADS:
-        raise BadInputError(f"`head` (--head) must be one of {', '.join(HEADS)}. Received: {options.head!r}.")
+        raise OptionError(f"`head` (--head) must be one of {', '.join(HEADS)}. Received: {options.head!r}.")
     if options.per_tensor and not options.wanted.integer:
-        raise BadInputError(
+        raise OptionError(
             "`per_tensor` (--per-tensor) is about the weights of an integer model. Received: "
             f"--per-tensor with --quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
     if options.no_conversions and not options.wanted.integer:
-        raise BadInputError(
+        raise OptionError(
             "`no_conversions` (--no-conversions) is about an integer model. Received: --no-conversions with "
             f"--quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
@@ -112,12 +112,12 @@ def _modules(imports: Iterable[str]) -> Iterator[Path]:
 
 def _check_step(options: ExportOptions) -> None:
     if options.step and options.finished is not None:
-        raise BadInputError(
+        raise OptionError(
             "`step` (--step) takes a Keras model apart. Received: --step for a .tflite file. Pass the Keras model that "
             "it was made from, or leave --step out."
         )
     if options.step and options.state is not None:
-        raise BadInputError(
+        raise OptionError(
             "`step` (--step) knows the states of the model. Received: --step together with --state. Leave --state out."
         )
 
@@ -125,7 +125,7 @@ def _check_step(options: ExportOptions) -> None:
 def _check_bound(options: ExportOptions) -> None:
     bound = options.max_error
     if bound is not None and options.replace is None:
-        raise BadInputError(
+        raise OptionError(
             f"`max_error` (--max-error) bounds what an exchange changes. Received: --max-error {bound:g} without "
             "--replace. Add --replace accurate, or leave --max-error out."
         )

@@ -15,7 +15,7 @@ from sqp_tflite.cli.arguments import cc_parser, check_parser, export_parser, ins
 from sqp_tflite.cli.imports import quick_imports
 from sqp_tflite.cli.piped import DASH, Piped
 from sqp_tflite.cli.running import Call, Outcome, console, progress_of, run_command, show_result
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OutputError
 from sqp_tflite.files import check_data, check_input, check_model
 from sqp_tflite.limits import require_libraries
 from sqp_tflite.ops.combinations import Combination
@@ -160,9 +160,7 @@ def _beside(model: Path) -> Path:
     named = model if model.name not in ("", "..") else model.resolve()
     if not named.name:
         check_model(model)
-        raise BadInputError(
-            f"An output needs a name. Received: {accept.quoted(model)}, which has none. Pass it with -o."
-        )
+        raise OutputError(f"An output needs a name. Received: {accept.quoted(model)}, which has none. Pass it with -o.")
     stem = named.name if os.path.isdir(named) else named.stem
     # A finished file stays as it is.
     return named.with_name(f"{stem}{_CHANGED if named.suffix == SUFFIX else ''}{SUFFIX}")

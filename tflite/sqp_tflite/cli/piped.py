@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import BadInputError, EnvironmentMissingError
+from sqp_tflite.errors import EnvironmentMissingError, OutputError
 from sqp_tflite.files import write_all
 from sqp_tflite.places import Identity, Place, identity, identity_of, read_files
 from sqp_tflite.report import Report, json_text
@@ -43,7 +43,7 @@ def piped(options: argparse.Namespace) -> Piped:
 
 
 def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
-    """Raises `BadInputError` if a dash is where it means nothing, or if standard output cannot be used as asked.
+    """Raises `OutputError` if a dash is where it means nothing, or if standard output cannot be used as asked.
 
     Args:
         options: The call's.
@@ -52,7 +52,7 @@ def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
     """
     for name in ("model", "file", "data"):
         if getattr(options, name, None) == DASH:
-            raise BadInputError(
+            raise OutputError(
                 "An input must be a file or a folder: a model is read in several places, which a stream does not "
                 "allow. Received: -, standard input. Save it to a file first; a file whose name is a dash is ./-"
             )
@@ -60,7 +60,7 @@ def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
     wanted = [Piped.REPORT.value] * reports + ["the report (--json)"] * options.json
     wanted += [Piped.MODEL.value] if getattr(options, "output", None) == DASH else []
     if reports + (piped(options) is Piped.MODEL) and len(wanted) > 1:
-        raise BadInputError(
+        raise OutputError(
             f"Standard output must hold one thing. Received: {' and '.join(wanted)}. Name a file for one of them."
         )
     if piped(options) is Piped.MODEL:
@@ -82,14 +82,14 @@ def _check_apart(options: argparse.Namespace, out: IO[str]) -> None:
         inputs = [path for path in inputs if not os.path.isdir(path)]
     for found, path in read_files(inputs):
         if found == key:
-            raise BadInputError(
+            raise OutputError(
                 f"An output may not replace what is read. Received: standard output, which leads into {quoted(path)}. "
                 "Choose another name after the > or >>."
             )
 
 
 def check_places(places: Iterable[Place], out: IO[str]) -> None:
-    """Raises `BadInputError` if standard output leads into a file that will be written by name: its text would be lost.
+    """Raises `OutputError` if standard output leads into a file that will be written by name: its text would be lost.
 
     Args:
         places: Where files will be written.
@@ -98,7 +98,7 @@ def check_places(places: Iterable[Place], out: IO[str]) -> None:
     key = _identity(out)
     for place in places:
         if identity(place.path) == key:
-            raise BadInputError(
+            raise OutputError(
                 f"Each output must be a separate file. Received: standard output and {quoted(place.path)}, the same "
                 f"file. Choose another name after the > or >>, or another place with {place.move}."
             )
@@ -115,12 +115,12 @@ def _identity(out: IO[str]) -> Identity | None:
 
 def _check_model(options: argparse.Namespace, out: IO[str]) -> None:
     if options.emit:
-        raise BadInputError(
+        raise OutputError(
             f"--emit writes files beside the model file, which then needs a name. Received: --emit "
             f"{','.join(options.emit)} with -o -. Pass e.g. -o model.tflite."
         )
     if out.isatty():
-        raise BadInputError(
+        raise OutputError(
             "-o - writes bytes, which a terminal cannot show. Received: a terminal. Add > model.tflite, or pass "
             "-o model.tflite."
         )
@@ -151,7 +151,7 @@ def deliver(
 
     Raises:
         EnvironmentMissingError: Standard output did not take all of it; no file was written.
-        BadInputError: A file cannot be written.
+        OutputError: A file cannot be written.
     """
     if what is Piped.MODEL:
         _write(stream, what, content)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import TFLiteFileError
 from sqp_tflite.flatbuffer.graph import Op, Tensor
 
 Integers = NDArray[np.int64]
@@ -83,7 +83,7 @@ def zero_point(tensor: Tensor) -> int:
 
 def _quantization(tensor: Tensor) -> tuple[float, int]:
     if tensor.quantization is None:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"A tensor of codes must have a scale to become C code. Received: `{tensor.name}`, {tensor.dtype} without "
             "one. Quantise the file again."
         )
@@ -99,7 +99,7 @@ def channel_scales(weights: Tensor, channels: int) -> tuple[float, ...]:
     """
     scales = weights.quantization.scales if weights.quantization else ()
     if len(scales) not in (1, channels):
-        raise BadInputError(
+        raise TFLiteFileError(
             f"Weights must have one scale, or one per channel. Received: `{weights.name}` with {len(scales)} scales "
             f"for {channels} channels. The file is damaged: export it again."
         )

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sqp_tflite import accept
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 from sqp_tflite.flatbuffer.graph import Tensor
 
 _KEYWORDS = frozenset(
@@ -48,20 +48,20 @@ class CStyle:
         for name in ("prefix", "section", "qualifier"):
             accept.text(f"`{name}`", getattr(self, name))
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", self.prefix) or self.prefix in _KEYWORDS or "__" in self.prefix:
-            raise BadInputError(
+            raise OptionError(
                 "The C prefix must be a C identifier that begins with a letter, has no double underscore and is not "
                 f"a keyword. Received: {accept.shown(self.prefix)}. Pass --c-prefix with letters, digits and "
                 "underscores."
             )
         if not re.fullmatch(r"[A-Za-z0-9_.$,-]*", self.section):
-            raise BadInputError(
+            raise OptionError(
                 f"The linker section must be a section's name. Received: {accept.shown(self.section)}. "
                 "Pass e.g. --c-section .rodata."
             )
         words = self.qualifier.split(" ") if self.qualifier else []
         wrong = [word for word in words if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word) or word in _NO_QUALIFIERS]
         if wrong or len(words) != len(set(words)):
-            raise BadInputError(
+            raise OptionError(
                 "The C qualifier must consist of words that may stand before the array's type, each once: const, "
                 f"volatile, or a macro of the platform. Received: {accept.shown(self.qualifier)}. Pass e.g. "
                 "--c-qualifier const, or '' to put the array in RAM."
@@ -119,7 +119,7 @@ class Port:
         try:
             return _C_TYPES[self.tensor.dtype]
         except KeyError:
-            raise BadInputError(
+            raise OptionError(
                 f"An {self.role.lower()} must have a type that exists in C. Received: `{self.tensor.name}`, "
                 f"{self.tensor.dtype}. Export with --io float32, int8 or int16."
             ) from None

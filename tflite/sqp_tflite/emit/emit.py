@@ -14,7 +14,7 @@ from sqp_tflite.emit.golden import golden
 from sqp_tflite.emit.material import Material
 from sqp_tflite.emit.project import project
 from sqp_tflite.emit.resolver import resolver
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 
 _WRITERS: Mapping[str, Callable[[Material], Mapping[str, str | bytes]]] = {
     "c": c_array,
@@ -89,7 +89,7 @@ def artefacts(kinds: Iterable[str], prefix: str) -> tuple[Artefact, ...]:
 
 
 def check_own(folder: Path, files: Iterable[Artefact]) -> None:
-    """Raises `BadInputError` if one of the files exists and is not an artefact of this program.
+    """Raises `OptionError` if one of the files exists and is not an artefact of this program.
 
     Args:
         folder: The folder of the output.
@@ -97,7 +97,7 @@ def check_own(folder: Path, files: Iterable[Artefact]) -> None:
     """
     for file in files:
         if (folder / file.path).is_file() and not _ours(folder / file.header):
-            raise BadInputError(
+            raise OptionError(
                 f"--emit replaces only files that it has made. Received: {accept.quoted(folder / file.path)}, which "
                 f'exists and has no header "{MADE_BY}". Rename or remove it, or choose another --c-prefix.'
             )
@@ -112,10 +112,10 @@ def _ours(path: Path) -> bool:
 
 
 def check_known(kinds: Iterable[str]) -> None:
-    """Raises `BadInputError` if one of the kinds is not in `KINDS`."""
+    """Raises `OptionError` if one of the kinds is not in `KINDS`."""
     unknown = [kind for kind in kinds if kind not in _WRITERS]
     if unknown:
-        raise BadInputError(
+        raise OptionError(
             f"--emit must list one or more of {', '.join(KINDS)}, separated by commas. "
             f"Received: {', '.join(map(repr, unknown))}."
         )
@@ -129,7 +129,7 @@ def emit(kinds: Iterable[str], material: Material) -> dict[str, bytes]:
         material: What they are made from.
 
     Raises:
-        BadInputError: A kind is unknown, or something that it needs is missing.
+        OptionError: A kind is unknown, or something that it needs is missing.
     """
     wanted = list(dict.fromkeys(kinds))
     check_known(wanted)

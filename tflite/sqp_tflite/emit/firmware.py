@@ -9,7 +9,7 @@ from pathlib import Path
 from sqp_tflite.emit import CStyle, Golden, Material, check_known, emit
 from sqp_tflite.emit.emit import Artefact
 from sqp_tflite.emit.golden import count_for
-from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.errors import OptionError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.places import Place
@@ -24,12 +24,12 @@ _NEED_TFLM = frozenset(("resolver", "project", "code"))
 
 
 def check_kinds(kinds: Iterable[str], target: str) -> None:
-    """Raises `BadInputError` if an artefact is unknown or cannot be made for the target, before any work is done."""
+    """Raises `OptionError` if an artefact is unknown or cannot be made for the target, before any work is done."""
     wanted = set(kinds)
     check_known(wanted)
     wrong = sorted(_NEED_TFLM & wanted) if runtime_of(target) != "tflm" else []
     if wrong:
-        raise BadInputError(
+        raise OptionError(
             f"--emit {','.join(wrong)} writes code for TensorFlow Lite Micro. Received: --target {target}. "
             "Omit it, or use --target tflm."
         )
@@ -69,7 +69,7 @@ def firmware(
         style: Names and places of the C symbols.
 
     Raises:
-        BadInputError: An artefact cannot be made.
+        OptionError: An artefact cannot be made.
         RefusedError: Something in the file has no C form.
     """
     wanted = tuple(kinds)

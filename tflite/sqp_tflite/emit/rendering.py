@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.report import Report, json_text
 
@@ -14,10 +14,10 @@ ENDINGS = (".html", ".json")
 
 
 def check_names(paths: Iterable[str | Path]) -> None:
-    """Raises `BadInputError` if a report's name ends in neither .html nor .json."""
+    """Raises `OptionError` if a report's name ends in neither .html nor .json."""
     for path in paths:
         if Path(path).suffix.lower() not in ENDINGS:
-            raise BadInputError(
+            raise OptionError(
                 f"--report must name an .html or .json file. Received: {quoted(path)}. For example report.html."
             )
 

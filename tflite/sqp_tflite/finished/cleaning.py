@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import TFLiteFileError
 from sqp_tflite.finished.model import ORIGIN
 from sqp_tflite.flatbuffer.cleaned import fold_shapes, fold_weights, shapes_of
 from sqp_tflite.flatbuffer.edit import Editor
@@ -27,7 +27,7 @@ def cleaned(model: Loaded, quantize: str) -> tuple[bytes, tuple[str, ...]]:
         quantize: The wanted number type; "float16" and "dynamic" keep narrow weights.
 
     Raises:
-        BadInputError: LiteRT, which computes the shapes, does not run it.
+        TFLiteFileError: LiteRT, which computes the shapes, does not run it.
     """
     editor = Editor(model.content)
     before, notes = editor.graph.main, list[str]()
@@ -87,7 +87,7 @@ def _observed(
         try:
             return worker.call("sqp_tflite.run.layer_errors:shapes_here", content, zeros, names)
         except ChildError as error:
-            raise BadInputError(
+            raise TFLiteFileError(
                 f"A finished file must run on LiteRT. Received: `{model.source}`, which it does not run: {error}. "
                 "Export the model that it was made from."
             ) from error

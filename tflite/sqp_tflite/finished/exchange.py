@@ -13,7 +13,7 @@ from sqp_keras.family.names import canonical
 from sqp_keras.models.fit import fitted_b, fitted_sum
 from sqp_keras.models.observe import Seen
 from sqp_keras.models.rules import RULES, TO_SQUAREPLUS
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 from sqp_tflite.finished.cleaning import named
 from sqp_tflite.finished.model import ORIGIN
 from sqp_tflite.flatbuffer.functions import Found, activations
@@ -75,7 +75,7 @@ def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bo
         bound: Max change of a value under "accurate", as a share of the activation's range.
 
     Raises:
-        BadInputError: A rule that does not fit this file.
+        OptionError: A rule that does not fit this file.
     """
     editor = named(content)
     content, main = editor.bytes(), editor.graph.main
@@ -143,12 +143,12 @@ def _checked(rules: dict[str, Any], sites: Sequence[_Site]) -> dict[str, str]:
     known |= {*coefficients.names(), "softmax", "squareplus", "*"}
     for name, rule in rules.items():
         if rule not in RULES:
-            raise BadInputError(
+            raise OptionError(
                 f"In a finished file an activation becomes accurate or fast, or is kept (keep). Received: {rule!r} for "
                 f"{name!r} in --replace. Use one of these, or change the model that the file was made from."
             )
         if canonical(name) not in known:
-            raise BadInputError(
+            raise OptionError(
                 f"A rule is for an activation or a layer of the file. Received: {name!r} in --replace. The file has: "
                 f"{listed(site.layer for site in sites) or 'none that has a sum'}."
             )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import TFLiteFileError
 from sqp_tflite.files import Content, content_of
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
@@ -47,7 +47,7 @@ def loaded(path: str | Path, allowed: Limit) -> Loaded:
         allowed: How much memory it, and each of its tensors, may take.
 
     Raises:
-        BadInputError: It cannot be read, has no inputs or outputs, or some that are no numbers or of open size.
+        TFLiteFileError: It cannot be read, has no inputs or outputs, or some that are no numbers or of open size.
     """
     content, what = bytes_of(path, allowed=allowed)
     graph = opened(content, what)[1]
@@ -75,7 +75,7 @@ def described(content: bytes, graph: Graph, source: str) -> Loaded:
         try:
             found = interpreters.run(ORIGIN, content, tuple(np.asarray(value) for value in values))
         except interpreters.RuntimeFailedError as error:
-            raise BadInputError(
+            raise TFLiteFileError(
                 f"A finished file must run on LiteRT, whose outputs the new file is compared with. Received: "
                 f"{quoted(source)}, which it does not run: {error}. Export the model that it was made from."
             ) from error
@@ -86,25 +86,25 @@ def described(content: bytes, graph: Graph, source: str) -> Loaded:
 
 def _require_ends(which: str, tensors: tuple[Tensor, ...], source: str) -> None:
     if not tensors:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"A file must have inputs and outputs, or there is nothing to compare. Received: {quoted(source)} without "
             f"{which}. Pass another file."
         )
     odd = [f"`{tensor.name}` of type {tensor.dtype}" for tensor in tensors if tensor.dtype in _NO_NUMBERS]
     wide = [tensor for tensor in tensors if any(place > 0 for place in tensor.open)]
     if odd:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"The {which} of a file for a device must be numbers. Received: {', '.join(odd[:4])} in {quoted(source)}. "
             "Make the file without this part, and do it in your program."
         )
     if wide and which == "inputs":
-        raise BadInputError(
+        raise TFLiteFileError(
             "Every dimension after the batch must be fixed, because a device's memory is. Received: input "
             f"`{wide[0].name}` of {quoted(source)}, whose dimension {wide[0].open[-1]} is open. Convert its source "
             "again with inputs of full size."
         )
     if 0 in [size for tensor in tensors for size in tensor.shape]:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"Every dimension must be at least 1. Received: {which} of {quoted(source)} with a dimension of 0. "
             "Convert its source again with inputs of full size."
         )

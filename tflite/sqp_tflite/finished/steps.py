@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqp_tflite import limits, making
-from sqp_tflite.errors import BadInputError, ParityError
+from sqp_tflite.errors import ParityError, TFLiteFileError
 from sqp_tflite.finished import cleaning, exchange, model, remedies, repair
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.float_ends import add_float_ends
@@ -53,7 +53,7 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
         done: Keeps the results.
 
     Raises:
-        BadInputError: A rule, a reference or a file that cannot be used.
+        TFLiteFileError: A rule, a reference or a file that cannot be used.
         ParityError: A repaired file is worse on the labels.
     """
     content, notes = cleaning.cleaned(given.loaded, options.wanted.quantize)
@@ -154,7 +154,7 @@ def _reference(options: ExportOptions, given: Given, heads: tuple[str, ...]) -> 
         found = without_heads(found)[0] if any(heads) else found
     ours, theirs = ([spec.shape for spec in one.inputs] for one in (given.loaded, found))
     if ours != theirs:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"`--reference` must take the inputs of the file. Received: `{found.source}` with {theirs}, for "
             f"`{given.loaded.source}` with {ours}. Pass the model that the file was made from."
         )
@@ -206,7 +206,7 @@ def _with_ends(options: ExportOptions, content: bytes) -> bytes:
     own, graph = INTEGER_IO[options.wanted.quantize], read(content)
     floats = [tensor.name for tensor in (*graph.inputs, *graph.outputs) if tensor.quantization is None]
     if options.io == own and floats:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"The file has ends that are no codes: {floats[0]}. Received: --io {own}. Leave it out, or begin with a "
             "file whose inputs and outputs are integers."
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import TFLiteFileError
 
 FLOAT_DTYPES = ("float16", "float32", "float64", "bfloat16")
 INTEGER_DTYPES = ("int4", "int8", "uint8", "int16")
@@ -111,7 +111,7 @@ class Tensor:
         None for a tensor computed at run time, a sparse one, and a type that numpy lacks (text, bfloat16).
 
         Raises:
-            BadInputError: The data is not as long as the shape says.
+            TFLiteFileError: The data is not as long as the shape says.
         """
         if self.data is None or self.sparse or self.dtype in _WITHOUT_NUMPY:
             return None
@@ -120,7 +120,7 @@ class Tensor:
                 return _unpacked(self.data, self.dtype, self.shape)
             return np.frombuffer(self.data, self.dtype).reshape(self.shape)
         except ValueError as error:
-            raise BadInputError(
+            raise TFLiteFileError(
                 f"Constant `{self.name}` must hold the elements of its shape. Received: {self.constant_bytes} bytes "
                 f"for {self.dtype} {self.shape}. The file is damaged: export it again."
             ) from error

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sqp_tflite import accept
-from sqp_tflite.errors import BadInputError, barred
+from sqp_tflite.errors import TFLiteFileError, barred
 from sqp_tflite.files import Content, check_input, content_by
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.graph import Graph, Op, Quantization, Signature, Subgraph, Tensor
@@ -44,7 +44,7 @@ def read(source: bytes | str | os.PathLike[str], *, max_memory: int | str | None
         max_memory: Bytes that a file may have, also with a unit, "2G"; None for an eighth of the free memory.
 
     Raises:
-        BadInputError: Neither bytes nor a path, no such file, not a TFLite file, one that was cut short, or one that
+        TFLiteFileError: Neither bytes nor a path, no such file, not a TFLite file, one that was cut short, or one that
             is too large.
     """
     allowed = limit(accept.optional(accept.size)("`max_memory`", max_memory))
@@ -67,7 +67,7 @@ def bytes_of(source: Any, name: str = _GIVEN, allowed: Limit | None = None) -> t
         allowed: How large a file may be; None for the limit of this machine.
 
     Raises:
-        BadInputError: Neither bytes nor a path, no such file, or one that is too large.
+        TFLiteFileError: Neither bytes nor a path, no such file, or one that is too large.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source), name
@@ -85,10 +85,10 @@ def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
         what: Names it in errors.
 
     Raises:
-        BadInputError: Not a TFLite file, or one that was cut short.
+        TFLiteFileError: Not a TFLite file, or one that was cut short.
     """
     if content[4:8] != b"TFL3":
-        raise BadInputError(
+        raise TFLiteFileError(
             f"{what} is not a TFLite file: bytes 4 to 8 must be `TFL3`. Received: {content[4:8]!r}, "
             f"{len(content)} bytes. {_hint(content)}"
         )
@@ -100,7 +100,7 @@ def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
         _require_whole(graph, what)
         return model, graph
     except _BROKEN as error:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"{what} begins like a TFLite file and is damaged. Received: {len(content)} bytes, in which "
             "offsets point past the end or at something that is not a table. It may have been cut short in a copy: "
             "fetch or export it again."
@@ -163,7 +163,7 @@ def _require_plausible(content: bytes, what: str) -> None:
     for more_tables, more_elements in schema.lengths(content):
         tables, elements = tables + more_tables, elements + more_elements
         if tables > _MOST_TABLES or elements > most:
-            raise BadInputError(
+            raise TFLiteFileError(
                 f"{what} declares more than it can hold. Received: {len(content):,} bytes that declare {tables:,} "
                 f"operators and tensors or more, with {elements:,} elements; the most that is read is "
                 f"{_MOST_TABLES:,} with {most:,}. It may be damaged: fetch or export it again."
@@ -175,7 +175,7 @@ def _require_whole(graph: Graph, what: str) -> None:
     for tensor in (tensor for one in graph.subgraphs for tensor in one.tensors if tensor.constant):
         if tensor.declared_bytes not in (None, tensor.constant_bytes):
             name = shortened(harmless(tensor.name), LONGEST_NAME)
-            raise BadInputError(
+            raise TFLiteFileError(
                 f"{what} is damaged: a constant must hold the elements of its shape. Received: `{name}`, "
                 f"{tensor.dtype} {shortened(str(tensor.shape), LONGEST_NAME)}, which takes "
                 f"{tensor.declared_bytes:,} bytes, with {tensor.constant_bytes:,}. Fetch or export it again."
@@ -188,12 +188,12 @@ def _file(path: Path, allowed: Limit) -> bytes:
         allowed.require(path.stat().st_size, f"{accept.quoted(path)} has")
         return path.read_bytes()
     except IsADirectoryError as error:
-        raise BadInputError(
+        raise TFLiteFileError(
             f"{accept.quoted(path)} must be a TFLite file. Received: a folder. Pass the path of the file in it."
         ) from error
     except OSError as error:
         said = barred(error) or f"{accept.quoted(path)} cannot be read: {error.strerror}. Check the path."
-        raise BadInputError(said) from error
+        raise TFLiteFileError(said) from error
 
 
 def _graph(model: Any, content: bytes) -> Graph:

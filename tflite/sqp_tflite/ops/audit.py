@@ -298,8 +298,8 @@ def _dimensions(subgraph: Subgraph, op: Op, target: str, layers: LayerNames, mos
     rule = f"{NAMES[target]} {has} at most {most} dimensions, the batch included, not of {max(ranks)}."
     # The converter leaves out a Reshape in front of a dense layer.
     remedy = (
-        f"Join dimensions so that {most - 1} are left: in the shape of keras.Input (the numbers stay in their order), or, "
-        "where they come from another layer, with a keras.layers.Reshape behind that."
+        f"Join dimensions so that {most - 1} are left: in the shape of keras.Input (the numbers stay in their order), "
+        "or, where they come from another layer, with a keras.layers.Reshape behind that."
     )
     return Finding(layer_of(subgraph, op, layers), op.name, op.dtype, rule, remedy, Kind.SHAPE)
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.errors import DataError, OptionError, RefusedError
 from sqp_tflite.ops.policy import NAMES, TARGETS, hybrid, kernels
 from sqp_tflite.report import Finding, Kind
 
@@ -102,7 +102,7 @@ def refuse(wanted: Combination, io: str | None) -> None:
         io: Type of the inputs and outputs; None for the model's own.
 
     Raises:
-        BadInputError: A value is not one of the choices, or inputs and outputs have a type that the model does not
+        OptionError: A value is not one of the choices, or inputs and outputs have a type that the model does not
             have.
         RefusedError: The combination cannot work; the finding names the nearest one that does.
     """
@@ -113,10 +113,10 @@ def refuse(wanted: Combination, io: str | None) -> None:
         ("io", io or "float32", IO),
     ):
         if given not in choices:
-            raise BadInputError(f"`{option}` must be one of {', '.join(choices)}. Received: {json.dumps(given)}.")
+            raise OptionError(f"`{option}` must be one of {', '.join(choices)}. Received: {json.dumps(given)}.")
     own = INTEGER_IO.get(wanted.quantize, "float32")
     if io not in (None, own, "float32"):
-        raise BadInputError(
+        raise OptionError(
             f"Inputs and outputs at {wanted.quantize} can be {own}"
             f"{'' if own == 'float32' else ' or float32'}. Received: --io {io}. Omit --io for {own}."
         )
@@ -128,14 +128,14 @@ def refuse(wanted: Combination, io: str | None) -> None:
 
 
 def require_data(quantize: str, given: bool) -> None:
-    """Raises `BadInputError` if a type of integers has no data of the user's to take ranges from.
+    """Raises `DataError` if a type of integers has no data of the user's to take ranges from.
 
     Args:
         quantize: The number type, one of `INTEGER_IO`.
         given: Whether there are data.
     """
     if not given:
-        raise BadInputError(
+        raise DataError(
             f"`--quantize {quantize}` needs representative inputs: the ranges of all tensors come from them, and "
             "made-up inputs give made-up ranges. Received: no data. Pass --data FILE.npz with a few hundred real "
             "inputs, keyed by the Keras input's name."

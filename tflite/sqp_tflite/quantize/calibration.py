@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import DataError
 from sqp_tflite.layer_names import LayerNames
 
 FEW_SAMPLES = 32
@@ -90,7 +90,7 @@ def check(calibration: Calibration, layers: LayerNames, exponents: Mapping[str, 
         exponents: {result of an EXP: the tensor that it is computed from}.
 
     Raises:
-        BadInputError: A tensor overflowed or is NaN on the data; the first such row is named.
+        DataError: A tensor overflowed or is NaN on the data; the first such row is named.
     """
     wrong = ~((np.abs(calibration.low) < LARGEST) & (np.abs(calibration.high) < LARGEST))
     if not wrong.any():
@@ -98,7 +98,7 @@ def check(calibration: Calibration, layers: LayerNames, exponents: Mapping[str, 
     _check_exponents(calibration, wrong, layers, exponents or {})
     column = int(np.argmax(wrong.any(axis=0)))
     row = int(np.argmax(wrong[:, column]))
-    raise BadInputError(
+    raise DataError(
         f"The float model's numbers must be finite and below {LARGEST:g} on the data. Received: larger numbers, inf or "
         f"NaN in `{layers.of(calibration.names[column])}` for row {row} ({int(wrong.any(axis=1).sum())} rows in "
         "total). Check the weights and the scaling of the inputs."
@@ -116,7 +116,7 @@ def _check_exponents(
             continue
         row = int(np.argmax(wrong[:, column]))
         largest = f" of up to {calibration.high[:, before].max():.3g}" if before is not None else ""
-        raise BadInputError(
+        raise DataError(
             f"The float model's numbers must be finite and below {LARGEST:g} on the data. Received: inputs{largest} in "
             f"`{layers.of(result)}`, whose activation is computed with EXP, which overflows for row {row}. Use "
             "--replace accurate, which computes it without."

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqp_tflite import worker
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import TFLiteFileError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.schema import inputs_of
 from sqp_tflite.versions import version
@@ -87,7 +87,7 @@ def measure(model: bytes) -> Arena:
         model: The file's bytes.
 
     Raises:
-        BadInputError: A model that does not run with any arena up to 1 GiB; the message has the interpreter's words.
+        TFLiteFileError: A model that does not run with any arena up to 1 GiB; the message has the interpreter's words.
     """
     # What the child has imported, its forks need not import again.
     with worker.lent("arena", ("numpy", "tflite_micro")) as child:
@@ -132,11 +132,11 @@ def _listed(words: str) -> int | None:
     return _aligned(sum(map(int, parts.values()))) if set(parts) == {"head", "tail"} else None
 
 
-def _cannot_run(words: str, code: int) -> BadInputError:
+def _cannot_run(words: str, code: int) -> TFLiteFileError:
     lines = words.strip().splitlines()
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     words = said(lines[-1]) if lines else f"{how} without a message, in a child process"
-    return BadInputError(
+    return TFLiteFileError(
         "The model must run on the interpreter of TensorFlow Lite Micro to have its arena measured. Received: "
         f"{words}. Export parts of the model to find the layer that it cannot run, or use --target litert."
     )
@@ -186,11 +186,11 @@ def peak(graph: Graph) -> tuple[Step, Tensor]:
     """Returns the operator at which the live tensors take the most memory in total, and the largest of them.
 
     Raises:
-        BadInputError: A graph without operators.
+        TFLiteFileError: A graph without operators.
     """
     steps = live_steps(graph)
     if not steps:
-        raise BadInputError(
+        raise TFLiteFileError(
             "A project needs a model with operators. Received: one without any, which only copies. Omit `project` from "
             "--emit."
         )

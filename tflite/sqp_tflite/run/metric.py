@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import DataError
 
 ACCURACY = "accuracy"
 ERROR = "mean absolute error"
@@ -57,13 +57,13 @@ def metric(outputs: NDArray[Any], labels: NDArray[Any]) -> Metric:
             outputs' shape, whose last axis may be left out or added where it is 1.
 
     Raises:
-        BadInputError: Labels that fit neither.
+        DataError: Labels that fit neither.
     """
     labels = np.asarray(labels)
     flat = outputs.reshape(len(outputs), -1)
     if flat.shape[1] > 1 and labels.size == len(labels) and labels.ndim <= 2:
         if labels.min() < 0 or labels.max() >= flat.shape[1] or np.any(labels != np.floor(labels)):
-            raise BadInputError(
+            raise DataError(
                 f"Labels must be class numbers from 0 to {flat.shape[1] - 1}. "
                 f"Received: {labels.dtype} from {labels.min()} to {labels.max()}. "
                 "Put one class number per sample under y."
@@ -72,7 +72,7 @@ def metric(outputs: NDArray[Any], labels: NDArray[Any]) -> Metric:
     if flat.shape[1] > 1 and labels.shape == outputs.shape and set(np.unique(labels)) <= {0, 1}:
         return _accuracy(flat.argmax(axis=1), labels.reshape(len(labels), -1).argmax(axis=1))
     if _squeezed(labels.shape) != _squeezed(outputs.shape):
-        raise BadInputError(
+        raise DataError(
             f"Labels must have one row per sample, of the shape of the model's first output, {outputs.shape}. "
             f"Received: {labels.shape}. Put matching labels under y, or omit them."
         )

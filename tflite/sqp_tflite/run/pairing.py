@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import PairingError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.run.end_names import by_name, by_number
 from sqp_tflite.run.interpreters import Outputs
@@ -81,7 +81,7 @@ def order(which: str, model: Shapes, graph: Graph, given: Sequence[str] | None =
         given: The model's names in the file's order, from the user; None to find out.
 
     Raises:
-        BadInputError: The file's are not the model's, or several of one shape cannot be told apart.
+        PairingError: The file's are not the model's, or several of one shape cannot be told apart.
     """
     slots = _slots(which, graph)
     tensors = [slot.tensor for slot in slots]
@@ -125,25 +125,25 @@ def _slots(which: str, graph: Graph) -> list[_Slot]:
 def _given(which: str, model: Shapes, graph: Graph, given: Sequence[str]) -> Order:
     tensors: tuple[Tensor, ...] = getattr(graph, which)
     if sorted(given) != sorted(model):
-        raise BadInputError(
+        raise PairingError(
             f"`{which}` (--{which}) must list each of the model's {which} once, in the file's order: "
             f"{_listed(map(quoted, model))}. Received: {_listed(map(quoted, given))}."
         )
     for place, (name, tensor) in enumerate(zip(given, tensors, strict=True)):
         if tensor.sample_shape != model[name]:
-            raise BadInputError(
+            raise PairingError(
                 f"`{which}` (--{which}) must be in the file's order. Received: {quoted(name)} {(1, *model[name])} for "
                 f"number {place} of the file, which is {_told(tensor)}. Put each name where its shape is."
             )
     return Order(tuple(given.index(name) for name in model))
 
 
-def _misfit(which: str, model: Shapes, tensors: Sequence[Tensor]) -> BadInputError:
+def _misfit(which: str, model: Shapes, tensors: Sequence[Tensor]) -> PairingError:
     """The error for a file whose inputs or outputs are not the model's, whatever their order."""
     held = Counter(tensor.shape for tensor in tensors)
     batches = {tensor.shape[0] for tensor in tensors if tensor.shape}
     if len(batches) == 1 and held == Counter((*batches, *shape) for shape in model.values()):
-        return BadInputError(
+        return PairingError(
             f"The file's batch must be 1 or open, because samples run one after the other. Received: batch "
             f"{batches.pop()}, {which} {_listed(map(_told, tensors))}. Convert the model again without batch_size in "
             "its Input, or with sqp-export, which always writes batch 1."
@@ -151,21 +151,21 @@ def _misfit(which: str, model: Shapes, tensors: Sequence[Tensor]) -> BadInputErr
     for tensor in tensors:
         later = [place for place in tensor.open if place]
         if later:
-            return BadInputError(
+            return PairingError(
                 f"The file's {which} must have fixed sizes after the batch, as the model has here. Received: "
                 f"{_told(tensor)}, whose dimension {later[0]} is open. Convert a model whose keras.Input has full "
                 "sizes, or use sqp-export, which takes them from --data."
             )
     ours = _listed(f"{quoted(name)} {(1, *shape)}" for name, shape in model.items())
-    return BadInputError(
+    return PairingError(
         f"The file's {which} must be the model's. Received: model {ours}; file {_listed(map(_told, tensors))}. "
         "Check that the file was made from this model, with batch 1."
     )
 
 
-def _ambiguous(which: str, names: list[str], ours: list[str], theirs: list[_Slot]) -> BadInputError:
+def _ambiguous(which: str, names: list[str], ours: list[str], theirs: list[_Slot]) -> PairingError:
     held = _listed(quoted(slot.signed or slot.tensor.name) for slot in theirs)
-    return BadInputError(
+    return PairingError(
         f"The file must say which of its {which} of shape {theirs[0].tensor.shape} is which, by names in its signature "
         f"or of its tensors. Received: {held}, for {_listed(map(quoted, ours))} of the model. List the model's {which} "
         f"in the file's order; if that is the model's: --{which} {shlex.quote(','.join(names))}"

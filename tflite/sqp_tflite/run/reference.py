@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_keras.models.heads import last_activations
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelError
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.report import Activation
 from sqp_tflite.source.activations import activation
@@ -30,7 +30,7 @@ def reference(loaded: Loaded, inputs: Samples, *, allowed: Limit | None = None) 
         allowed: How much memory the outputs may take; None for the limit of this machine.
 
     Raises:
-        BadInputError: Keras's own outputs are not finite in the first set, where nothing could agree with them, or not
+        ModelError: Keras's own outputs are not finite in the first set, where nothing could agree with them, or not
             one row of numbers per sample, or too large.
     """
     chunks, names, call = [], [], compiled(loaded.model, loaded.call)
@@ -54,13 +54,13 @@ def _rows(name: str, value: Any, count: int, source: str) -> NDArray[Any]:
     array = np.asarray(value)
     numbers = array.dtype.kind in "fiub" or array.dtype.name == "bfloat16"
     if not numbers or array.shape[:1] != (count,):
-        raise BadInputError(
+        raise ModelError(
             f"Every output of `{source}` must hold numbers, one row per sample. Received: output `{name}` of type "
             f"{array.dtype} and shape {array.shape} for {count} samples. Keep the batch dimension, and compute text or "
             "sums over the batch outside of the model."
         )
     if not array.size:
-        raise BadInputError(
+        raise ModelError(
             f"Every output of `{source}` must hold at least one number, or there is nothing to compare. Received: "
             f"output `{name}` of shape {array.shape} for {count} samples. Take it out, or build the model with "
             "larger inputs."
@@ -96,7 +96,7 @@ def _require_finite(name: str, values: NDArray[Any], source: str, given: bool) -
         return
     remedy = "Look for NaN in the weights (a training that diverged leaves them)"
     remedy += ", and at the scale of --data." if given else ", or pass --data with real samples."
-    raise BadInputError(
+    raise ModelError(
         f"The outputs of `{source}` must be finite in Keras. Received: NaN or infinity in output `{name}` for "
         f"{len(bad)} of {len(values)} samples, the first is sample {bad[0]}. {remedy}"
     )

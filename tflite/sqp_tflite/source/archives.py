@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelFileError
 from sqp_tflite.limits import Limit, in_words
 
 UNREADABLE = (
@@ -44,14 +44,14 @@ def require(archive: zipfile.ZipFile, what: str, again: str, limit: Limit) -> No
         limit: What all entries together may take.
 
     Raises:
-        BadInputError: An entry is encrypted or compressed in another way than Keras and NumPy do, or they take more.
+        ModelFileError: An entry is encrypted or compressed in another way than Keras and NumPy do, or they take more.
     """
     entries = archive.infolist()
     for entry in entries:
         if entry.flag_bits & _ENCRYPTED:
-            raise BadInputError(f"{what} must not be encrypted. Received: `{entry.filename}` with a password. {again}")
+            raise ModelFileError(f"{what} must not be encrypted. Received: `{entry.filename}` with a password. {again}")
         if entry.compress_type not in _METHODS:
-            raise BadInputError(
+            raise ModelFileError(
                 f"{what} must be stored, or compressed by deflate. Received: `{entry.filename}`, compressed by method "
                 f"{entry.compress_type} of the zip format. {again}"
             )

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.errors import BadInputError, barred
+from sqp_tflite.errors import DataError, barred
 from sqp_tflite.limits import Limit, in_words
 from sqp_tflite.source import archives
 from sqp_tflite.wording import LONGEST_NAME, harmless, said, shortened
@@ -59,7 +59,7 @@ def read_arrays(path: Path, limit: Limit) -> dict[str, NDArray[Any]]:
         limit: What they may take together.
 
     Raises:
-        BadInputError: They take more, or the file is not one of plain arrays.
+        DataError: They take more, or the file is not one of plain arrays.
     """
     try:
         with path.open("rb") as file:
@@ -72,7 +72,7 @@ def read_arrays(path: Path, limit: Limit) -> dict[str, NDArray[Any]]:
                 archives.require(archive, f"`{path}`", _AGAIN, limit)
                 return _all(archive, path)
     except PermissionError as error:
-        raise BadInputError(barred(error)) from error
+        raise DataError(barred(error)) from error
     except archives.UNREADABLE as error:
         raise _no_npz(path, said(getattr(error, "strerror", None) or error)) from error
 
@@ -87,7 +87,7 @@ def require(file: IO[bytes], what: str, again: str, limit: Limit) -> None:
         limit: What they may take together.
 
     Raises:
-        BadInputError: They take more, or the file is damaged.
+        DataError: They take more, or the file is damaged.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -95,11 +95,11 @@ def require(file: IO[bytes], what: str, again: str, limit: Limit) -> None:
             for entry in archive.infolist():
                 _require_entry(archive, entry)
     except _UNREADABLE as error:
-        raise BadInputError(f"{what} is damaged. Received: {said(error)}. {again}") from error
+        raise DataError(f"{what} is damaged. Received: {said(error)}. {again}") from error
 
 
-def _no_npz(path: Path, received: str) -> BadInputError:
-    return BadInputError(f"`{path}` must be an .npz file of plain arrays. Received: {received}. {_AGAIN}")
+def _no_npz(path: Path, received: str) -> DataError:
+    return DataError(f"`{path}` must be an .npz file of plain arrays. Received: {received}. {_AGAIN}")
 
 
 @contextlib.contextmanager
@@ -109,7 +109,7 @@ def _named(what: str) -> Iterator[None]:
         yield
     except _UNREADABLE as error:
         words = "a damaged header" if isinstance(error, (SyntaxError, tokenize.TokenError)) else said(error)
-        raise BadInputError(
+        raise DataError(
             f"{what} must be a plain array of numbers that fits in memory. Received: {words}. Save it again: "
             'numpy.savez(path, x=numpy.asarray(values, "float32")).'
         ) from error

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelFileError
 from sqp_tflite.wording import said
 
 MOST_LEVELS = 250
@@ -23,18 +23,18 @@ def parsed(text: str | bytes, what: str) -> dict[str, Any]:
         what: Names it in messages.
 
     Raises:
-        BadInputError: Not JSON, not an object, or nested too deeply.
+        ModelFileError: Not JSON, not an object, or nested too deeply.
     """
     try:
         found = json.loads(text)
     except RecursionError as error:
         raise _too_deep(what) from error
     except ValueError as error:
-        raise BadInputError(
+        raise ModelFileError(
             f"{what} must be JSON. Received: {said(error)}. The file may be damaged: copy it or save the model again."
         ) from error
     if not isinstance(found, dict):
-        raise BadInputError(
+        raise ModelFileError(
             f"{what} must be a JSON object. Received: {_KINDS[type(found)]}. The file may be damaged: copy it or save "
             "the model again."
         )
@@ -43,8 +43,8 @@ def parsed(text: str | bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def _too_deep(what: str) -> BadInputError:
-    return BadInputError(
+def _too_deep(what: str) -> ModelFileError:
+    return ModelFileError(
         f"{what} must be nested in at most {MOST_LEVELS} levels. Received: more. Build the model with fewer models "
         "inside each other, and save it again."
     )

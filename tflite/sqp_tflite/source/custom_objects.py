@@ -20,7 +20,7 @@ import keras
 
 from sqp_keras.models import sites
 from sqp_keras.private import activation_table
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import UnknownNameError
 from sqp_tflite.source.config_json import nodes, placed, words
 from sqp_tflite.source.stand_in import defined, object_of, refuse_idle, refuse_overruled, stand_in
 from sqp_tflite.wording import joined, said, shortened
@@ -127,7 +127,7 @@ def custom_objects(config: dict[str, Any], path: Path, explained: Explained) -> 
     for name, found in imported.items():
         places = [word for word in held if word.rpartition(">")[2] == name]
         if not places:
-            raise BadInputError(
+            raise UnknownNameError(
                 f"--import MODULE:{name} must take something that the file names. Received: `{name}`, which `{path}` "
                 "does not have. Leave it out, or look at the spelling."
             )
@@ -152,7 +152,7 @@ def refuse_unknown(config: dict[str, Any], path: Path, explained: Explained, obj
         objects: What `custom_objects` returned.
 
     Raises:
-        BadInputError: It does; all names are listed with what to do.
+        UnknownNameError: It does; all names are listed with what to do.
     """
     unknown: dict[str, _Named] = {}
     for named in _unknown(config, objects):
@@ -197,7 +197,7 @@ def import_all(modules: Iterable[str]) -> dict[str, Any]:
         held = _import(module, f"`--import {given}` must name a module that Python can import")
         if name:
             if not hasattr(held, name):
-                raise BadInputError(
+                raise UnknownNameError(
                     f"`--import {given}` must name something in `{module}`. Received: `{name}`, which "
                     f"`{getattr(held, '__file__', module)}` does not define. Look at the spelling."
                 )
@@ -219,7 +219,7 @@ def _import(module: str, rule: str) -> Any:
             return importlib.import_module(module)
     except (Exception, SystemExit) as error:  # The user's module raises every kind.
         cause = said(error, _LONGEST_CAUSE)
-        raise BadInputError(
+        raise UnknownNameError(
             f"{rule}. Received: {type(error).__name__}: {cause}. Run the command in the folder that holds the module, "
             f"or install its package; see all of it with python -c 'import {module}'."
         ) from error
@@ -240,7 +240,7 @@ def _out_of(named: _Named, explained: Explained) -> Any:
         return keras.saving.get_registered_object(named.key)
     last = named.name.rpartition(">")[2]
     if not hasattr(held, last):
-        raise BadInputError(
+        raise UnknownNameError(
             f"`{by}` must find what the file names. Received: `{last}`, which `{named.module}` does not define now. "
             f"Say where it is: --import {shlex.quote(f'MODULE:{last}')}."
         )
@@ -291,11 +291,11 @@ _PYTHONS_OWN = sys.stdlib_module_names - {"builtins"}
 """Python's modules, none of which defines a layer; Keras writes `builtins` for functions that are registered."""
 
 
-def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> BadInputError:
+def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> UnknownNameError:
     shown = [f"`{shortened(one.key, _LONGEST_NAME)}` in `{shortened(one.layer, _LONGEST_NAME)}`" for one in unknown]
     first = unknown[0]
     if any(named.module.partition(".")[0] in _PYTHONS_OWN for named in unknown):
-        raise BadInputError(
+        raise UnknownNameError(
             f"`{path}` names parts of Python's own library, which no model consists of. Received: "
             f"{joined(shown, _MOST_LISTED)}. The file may be made to do harm: fetch the model again from a source that "
             "you trust."
@@ -308,7 +308,7 @@ def _refusal(unknown: list[_Named], path: Path, explained: Explained) -> BadInpu
         ways.append(f"if you know which activation of Keras it is: {_map_option(first)}")
     if first.function and first.may_be_activation:
         ways.append("export the live model in Python with quantize='int8', lowering='table'")
-    return BadInputError(
+    return UnknownNameError(
         f"`{path}` names what neither Keras nor sqp_keras defines. Received: {joined(shown, _MOST_LISTED)}. One of "
         f"these: {'; '.join(ways)}."
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import BadInputError, ModelFileError
 from sqp_tflite.files import check_input
 from sqp_tflite.limits import Limit
 from sqp_tflite.source import archives, arrays, hdf5, saved_model_code
@@ -29,7 +29,7 @@ def require_json(length: int, what: str, limit: Limit) -> None:
         limit: What its objects may take.
 
     Raises:
-        BadInputError: It is too long.
+        ModelFileError: It is too long.
     """
     limit.require(length * _PARSED, f"{what} has {length:,} characters, which may take", "Make it shorter")
 
@@ -42,7 +42,7 @@ def require_saved_model(folder: Path, limit: Limit) -> None:
         limit: What they may take.
 
     Raises:
-        BadInputError: They take more, or cannot be read, or something in the folder is no regular file.
+        ModelFileError: They take more, or cannot be read, or something in the folder is no regular file.
     """
     for part in sorted(folder.rglob("*")):
         check_input(part, "Save the model again.")
@@ -93,7 +93,7 @@ def _stored(folder: Path) -> int:
         reader = tf.train.load_checkpoint(str(prefix))
         shapes, kinds = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     except (tf.errors.OpError, ValueError, LookupError, RuntimeError, OSError) as error:
-        raise BadInputError(
+        raise ModelFileError(
             f"The variables of `{folder}` cannot be read. Received: {said(error)}. They may have been cut short: copy "
             "or save the model again."
         ) from error
@@ -115,7 +115,7 @@ def require_member(held: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, aga
         limit: What the weights may take.
 
     Raises:
-        BadInputError: They take more, or are damaged.
+        ModelFileError: They take more, or are damaged.
         zipfile.BadZipFile: The part is not what the archive's directory says.
     """
     if info.filename.endswith(".npz"):

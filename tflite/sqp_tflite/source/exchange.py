@@ -14,7 +14,7 @@ import sqp_keras
 from sqp_keras.models import sites
 from sqp_keras.models.rules import Cause
 from sqp_keras.models.sites import is_functional
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 from sqp_tflite.report import Activation, PlanRow, Replacement
 from sqp_tflite.source.activations import activation
 from sqp_tflite.source.calling import compiled, structured
@@ -95,12 +95,12 @@ def exchange(
             `MAX_ERRORS` that keeps every output within `GOOD_ENOUGH` of its range.
 
     Raises:
-        BadInputError: A rule that does not fit this model, or a model that cannot be copied.
+        OptionError: A rule that does not fit this model, or a model that cannot be copied.
     """
     if replace is None and head == "keep":
         return Exchanged(loaded, loaded)
     if loaded.model is None:
-        raise BadInputError(
+        raise OptionError(
             f"`--replace` and `--head logits` need Keras layers. Received: `{loaded.source}`, of which there is a "
             "finished graph only. Leave them out: with `--quantize int8 --lowering table --data FILE.npz` activations "
             "become tables. Or save the model with model.save('model.keras') in the program that makes it."
@@ -109,7 +109,7 @@ def exchange(
         try:
             return _exchanged(loaded, inputs, replace, head, max_error)
         except (TypeError, ValueError) as error:
-            raise BadInputError(f"{said(error, _LONGEST)}.") from error
+            raise OptionError(f"{said(error, _LONGEST)}.") from error
 
 
 def _exchanged(
@@ -224,12 +224,12 @@ def without_heads(loaded: Loaded) -> tuple[Loaded, tuple[str, ...], tuple[str, .
     """Returns the model without its last softmax or sigmoid, what each output lost, and how to read it now.
 
     Raises:
-        BadInputError: The model cannot be copied.
+        OptionError: The model cannot be copied.
     """
     try:
         model, heads = sqp_keras.drop_head(loaded.model)
     except (TypeError, ValueError) as error:
-        raise BadInputError(f"{error}") from error
+        raise OptionError(f"{error}") from error
     if not heads:
         return loaded, (), (_nothing_dropped(model),)
     lost = {dropped.output: dropped.was for dropped in heads}

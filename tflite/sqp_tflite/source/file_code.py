@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import CodeInFileError
 from sqp_tflite.wording import listed
 
 _CALLS = "inbound_nodes"
@@ -30,11 +30,11 @@ def refuse_code(config: Any, path: Path, objects: Mapping[str, Any]) -> None:
         objects: What names in the file stand for, besides what is registered: a `Lambda` layer may hold one of these.
 
     Raises:
-        BadInputError: It does.
+        CodeInFileError: It does.
     """
     where = list(_code(config, "the model", objects))
     if where:
-        raise BadInputError(
+        raise CodeInFileError(
             f"A model file must hold data, not code. Received: a lambda (Python bytecode) in "
             f"{listed(dict.fromkeys(where))} of `{path}`; it "
             "was not run. Use a named activation or layer instead, or pass --trust-code if you trust the file's author."

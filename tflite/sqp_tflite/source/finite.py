@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from sqp_keras.models import sites
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import WeightsError
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.finite import amiss
 from sqp_tflite.wording import LONGEST_NAME, harmless, joined, shortened
@@ -39,7 +39,7 @@ def require_weights(model: Any, source: str) -> None:
         source: What messages call it.
 
     Raises:
-        BadInputError: At least one weight is not; the first ones are named.
+        WeightsError: At least one weight is not; the first ones are named.
     """
     owners: dict[int, str] = {}
     for path, layer in sites.paths(model):  # Parents come first, so that the innermost layer stays.
@@ -62,7 +62,7 @@ def _require_variances(model: Any, source: str) -> None:
         if held is not None and bad:
             found.append(f"{bad} negative value{'s' if bad > 1 else ''} in `{_short(f'{path}: {held.name}')}`")
     if found:
-        raise BadInputError(
+        raise WeightsError(
             f"Every variance of `{source}` must be 0 or more. Received: {_several(found)}. Set the variance that the "
             "training measured, or train the model again."
         )
@@ -84,7 +84,7 @@ def require_variables(variables: Iterable[Any], source: str) -> None:
         source: What messages call the SavedModel.
 
     Raises:
-        BadInputError: At least one is not.
+        WeightsError: At least one is not.
     """
     each = {id(variable): variable for variable in variables}
     _require(((variable.name, variable) for variable in each.values()), source)
@@ -99,7 +99,7 @@ def require_constants(definition: Any, layers: LayerNames, source: str) -> None:
         source: What messages call the model.
 
     Raises:
-        BadInputError: It does.
+        WeightsError: It does.
     """
     import tensorflow as tf
 
@@ -113,7 +113,7 @@ def require_constants(definition: Any, layers: LayerNames, source: str) -> None:
         if what:
             found.append(f"{what} of a constant of `{_short(layers.of(name))}`")
     if found:
-        raise BadInputError(
+        raise WeightsError(
             f"The constants of `{source}` must be finite. Received: {_several(found)}. {_CONSTANT_REMEDY}"
         )
 
@@ -140,7 +140,7 @@ def _require(weights: Iterable[tuple[str, Any]], source: str) -> None:
         if what:
             found.append(f"{what} of `{_short(name)}`")
     if found:
-        raise BadInputError(f"Every weight of `{source}` must be finite. Received: {_several(found)}. {_REMEDY}")
+        raise WeightsError(f"Every weight of `{source}` must be finite. Received: {_several(found)}. {_REMEDY}")
 
 
 def _short(name: str) -> str:

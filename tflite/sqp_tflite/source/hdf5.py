@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sqp_tflite.errors import BadInputError, CrashedError
+from sqp_tflite.errors import CrashedError, ModelFileError
 from sqp_tflite.limits import Limit
 from sqp_tflite.source import archives
 from sqp_tflite.wording import LONGEST_NAME, said, shortened
@@ -43,7 +43,7 @@ def require(path: Path, limit: Limit, member: str = "") -> None:
         member: Its name in the archive.
 
     Raises:
-        BadInputError: They take more, or refer to other files, or the file is damaged.
+        ModelFileError: They take more, or refer to other files, or the file is damaged.
     """
     source = f"{path}: {member}" if member else str(path)
     seconds = _SECONDS + path.stat().st_size / _BYTES_A_SECOND
@@ -55,14 +55,14 @@ def require(path: Path, limit: Limit, member: str = "") -> None:
             raise damaged(source, how) from error
 
 
-def damaged(source: str, how: str) -> BadInputError:
+def damaged(source: str, how: str) -> ModelFileError:
     """Returns what to say about an HDF5 file that cannot be read.
 
     Args:
         source: Its name in messages.
         how: What was met.
     """
-    return BadInputError(
+    return ModelFileError(
         f"`{source}` is a damaged HDF5 file. Received: {how}. It may have been cut short: copy or save it again."
     )
 
@@ -116,7 +116,7 @@ def _items(opened: Any, source: str) -> Iterator[tuple[str, Any]]:
         if isinstance(item, h5py.Dataset) and (item.is_virtual or item.external):
             raise _elsewhere(source, path)
         if isinstance(item, h5py.Dataset) and item.dtype.kind == "c":
-            raise BadInputError(
+            raise ModelFileError(
                 f"Weights must be real numbers. Received: `{source}`, whose `{shortened(path, LONGEST_NAME)}` is "
                 f"{item.dtype}. Build the model with real weights and save it again."
             )
@@ -128,8 +128,8 @@ def _items(opened: Any, source: str) -> Iterator[tuple[str, Any]]:
                 waiting.append((f"{path}/{name}", item[name]))
 
 
-def _elsewhere(source: str, path: str) -> BadInputError:
-    return BadInputError(
+def _elsewhere(source: str, path: str) -> ModelFileError:
+    return ModelFileError(
         f"A model file must hold all its weights. Received: `{source}`, whose `{path}` is in another file. Save the "
         "model again with model.save('model.keras')."
     )

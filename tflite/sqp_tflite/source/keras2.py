@@ -13,7 +13,7 @@ import keras
 
 from sqp_keras.family.keras2 import hard_sigmoid_keras2
 from sqp_keras.models import sites
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelFileError
 from sqp_tflite.source.config_json import nodes
 from sqp_tflite.source.keras2_config import before_keras3
 from sqp_tflite.source.model_file import Opened
@@ -34,7 +34,7 @@ def as_written(opened: Opened, path: Path, choice: str | None) -> tuple[str, ...
         choice: Whose hard_sigmoid is meant, `KERAS2` or `KERAS3`; None for that of the writer.
 
     Raises:
-        BadInputError: It is not known which is meant, or the choice changes nothing.
+        ModelFileError: It is not known which is meant, or the choice changes nothing.
     """
     return _hard_sigmoid(opened, path, choice) + _reset_after(opened)
 
@@ -47,10 +47,10 @@ def refuse_choice(choice: str | None, source: str) -> None:
         source: Names the model in the message.
 
     Raises:
-        BadInputError: There is one.
+        ModelFileError: There is one.
     """
     if choice is not None:
-        raise BadInputError(
+        raise ModelFileError(
             f"`--hard-sigmoid` says what a name in a .keras or .h5 file means. Received: `{source}`, which holds the "
             "arithmetic itself. Leave it out."
         )
@@ -64,10 +64,10 @@ def refuse_other(choice: str | None, source: str) -> None:
         source: Names the model in the message.
 
     Raises:
-        BadInputError: It is another one.
+        ModelFileError: It is another one.
     """
     if choice == KERAS3:
-        raise BadInputError(
+        raise ModelFileError(
             f"`--hard-sigmoid keras3` is about a file that Keras 3 opens. Received: `{source}`, which only tf-keras "
             "opens, with the meaning that it had in Keras 2. Leave it out."
         )
@@ -77,14 +77,14 @@ def _hard_sigmoid(opened: Opened, path: Path, choice: str | None) -> tuple[str, 
     found = [site for site in sites.sites(opened.model) if site.activation.name == _NAME]
     if not found:
         if choice is not None:
-            raise BadInputError(
+            raise ModelFileError(
                 f"`--hard-sigmoid {choice}` says what the file's hard_sigmoid means. Received: `{path}`, which has "
                 "none. Leave it out."
             )
         return ()
     where = listed([site.label for site in found])
     if choice is None and not opened.writer:
-        raise BadInputError(
+        raise ModelFileError(
             f"hard_sigmoid must have one meaning: x/5 + 1/2 in Keras 2, x/6 + 1/2 in Keras 3, clipped to 0 and 1. "
             f"Received: {where} in `{path}`, which does not say what wrote it. Add --hard-sigmoid keras2 or keras3."
         )
@@ -109,7 +109,7 @@ def _exchange(site: sites.Site, path: Path) -> None:
     if isinstance(owner, keras.layers.Activation):
         attribute = "activation"
     if not attribute:
-        raise BadInputError(
+        raise ModelFileError(
             f"`--hard-sigmoid keras2` is about layers that name the activation. Received: `{site.path}` in `{path}`, "
             "an operation that only Keras 3 writes. Leave the option out."
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqp_tflite import worker
-from sqp_tflite.errors import BadInputError, CrashedError
+from sqp_tflite.errors import CrashedError, ModelFileError
 from sqp_tflite.wording import said
 
 INSTALL = "pip install 'sqp-keras[keras2]'"
@@ -21,7 +21,7 @@ CALLS = frozenset(["ClassMethod", "InstanceMethod", "InstanceProperty"])
 """Layers that call whatever method the file names."""
 
 
-class NotInKeras3Error(BadInputError):
+class NotInKeras3Error(ModelFileError):
     """A file of Keras 2 that Keras 3 cannot open; tf-keras can.
 
     Attributes:
@@ -64,7 +64,7 @@ def written(refusal: NotInKeras3Error, trust: bool) -> Iterator[Written]:
 
     Raises:
         NotInKeras3Error: tf-keras is not installed.
-        BadInputError: It cannot open the file either.
+        ModelFileError: It cannot open the file either.
     """
     if importlib.util.find_spec("tf_keras") is None:
         raise refusal
@@ -73,7 +73,7 @@ def written(refusal: NotInKeras3Error, trust: bool) -> Iterator[Written]:
         try:
             inputs, outputs = worker.run(_CHILD, str(refusal.path), folder, trust)
         except (worker.ChildError, CrashedError) as error:
-            raise BadInputError(
+            raise ModelFileError(
                 f"`{refusal.path}` must be a model that Keras 3 or tf-keras {version} can open. Received: "
                 f"{refusal.cause}; from tf-keras: {said(getattr(error, 'text', error))}. Save the model again with the "
                 "Keras that wrote it, or see all of it with --debug."

@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from sqp_tflite.errors import BadInputError, ExportError
+from sqp_tflite.errors import ExportError, ModelError
 from sqp_tflite.wording import said
 
 
@@ -60,7 +60,7 @@ def running(source: str) -> Iterator[None]:
         source: What messages call the model.
 
     Raises:
-        BadInputError: A layer raised an error. An `ExportError` from inside a layer is raised as it was.
+        ModelError: A layer raised an error. An `ExportError` from inside a layer is raised as it was.
     """
     try:
         with whole_tracebacks():
@@ -71,7 +71,7 @@ def running(source: str) -> Iterator[None]:
         own = next((link for link in _linked(error) if isinstance(link, ExportError)), None)
         if own is not None:
             raise own from None
-        raise BadInputError(f"Keras must be able to run `{source}`. Received: {cause(error)}. {_way(error)}") from error
+        raise ModelError(f"Keras must be able to run `{source}`. Received: {cause(error)}. {_way(error)}") from error
 
 
 def _way(error: Exception) -> str:

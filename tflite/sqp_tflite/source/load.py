@@ -16,7 +16,7 @@ import keras
 from sqp_keras.models import sites
 from sqp_tflite import private
 from sqp_tflite.agreement import KERAS
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelError
 from sqp_tflite.files import check_model
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.source import declared, finite, keras2, keras2_package, model_file, saved_model
@@ -106,7 +106,7 @@ def load(
         allowed: How much memory a file's content may take; None for the limit of this machine.
 
     Raises:
-        BadInputError: No such file, not a model, damaged, unknown names, code in the file, a model never built, an
+        ModelError: No such file, not a model, damaged, unknown names, code in the file, a model never built, an
             input with an open dimension, a weight that is not finite, a call from inside a graph.
     """
     _require_eager()
@@ -126,7 +126,7 @@ def load(
         described = _described(opened.model, str(path), dict(shapes or {}), steps)
         return dataclasses.replace(described, warnings=warnings)
     if not isinstance(model, keras.Model):
-        raise BadInputError(
+        raise ModelError(
             f"`model` must be a Keras model or a path. Received: {type(model).__name__}. "
             "Pass a keras.Model, or the path of a .keras or .h5 file."
         )
@@ -138,14 +138,14 @@ def load(
 def _require_eager() -> None:
     """Raises with another backend of Keras, and inside a `tf.function` or a `tf.Graph`, where nothing has a value."""
     if keras.config.backend() != "tensorflow":
-        raise BadInputError(
+        raise ModelError(
             f"Keras must run on TensorFlow to open a model for export. Received: the backend {keras.config.backend()}. "
             "Set the environment variable KERAS_BACKEND=tensorflow."
         )
     import tensorflow as tf
 
     if not tf.executing_eagerly():
-        raise BadInputError(
+        raise ModelError(
             "A model must be opened where TensorFlow computes right away. Received: a call inside of a tf.function, a "
             "tf.Graph, or after tf.compat.v1.disable_eager_execution(). Call it outside of these."
         )
@@ -160,9 +160,9 @@ def reload(loaded: Loaded, model: Any) -> Loaded:
 def _described(model: Any, source: str, shapes: dict[str, tuple[int, ...]], steps: int) -> Loaded:
     symbolic = private.inputs_structure(model) is not None or isinstance(model, keras.Sequential)
     if isinstance(model, keras.Sequential) and not model.layers:
-        raise BadInputError(f"A model must have at least one layer. Received: `{source}`, which has none. Add one.")
+        raise ModelError(f"A model must have at least one layer. Received: `{source}`, which has none. Add one.")
     if not model.built or (isinstance(model, keras.Sequential) and not getattr(model, "inputs", None)):
-        raise BadInputError(
+        raise ModelError(
             f"The model must be built. Received: `{source}`, whose layers have no weights yet. "
             "Begin it with keras.Input(shape=...), or call it once on data before you save or export it."
         )
@@ -187,7 +187,7 @@ def _symbolic_inputs(model: Any) -> list[tuple[str, tuple[Any, ...], str]]:
 
 def _after_batch(name: str, shape: Sequence[Any], source: str) -> tuple[Any, ...]:
     if not shape:
-        raise BadInputError(
+        raise ModelError(
             f"Every input must have a batch dimension, and its other dimensions must be known. Received: input "
             f"`{name}` of `{source}` without them. Save the model with inputs of full shape."
         )
@@ -207,11 +207,11 @@ def _lookups(model: Any) -> list[str]:
 def _require_inputs(dtypes: Mapping[str, str], source: str, readers: Sequence[str] = ()) -> None:
     """Raises if there is no input, or one of a type that arrays and devices do not have."""
     if not dtypes:
-        raise BadInputError(f"A model must have at least one input. Received: `{source}` without any. Give it one.")
+        raise ModelError(f"A model must have at least one input. Received: `{source}` without any. Give it one.")
     _require_numbers("inputs", dtypes, source, readers)
     halves = [f"`{name}`" for name, dtype in dtypes.items() if dtype == "bfloat16"]
     if halves:
-        raise BadInputError(
+        raise ModelError(
             f"An input must have a type that devices have. Received: bfloat16 for {joined(halves, _MOST_LISTED)} in "
             f"`{source}`. Give the model an input of float32, and cast it inside."
         )
@@ -229,7 +229,7 @@ def _require_numbers(which: str, dtypes: Mapping[str, str], source: str, readers
             "Look the words up outside of the model, and export the layers behind the lookup with their integers as "
             'input: keras.Input(shape, dtype="int32").'
         )
-    raise BadInputError(
+    raise ModelError(
         f"The {which} of a file for a device must be numbers. Received: {', '.join(bad[:_MOST_LISTED])} in "
         f"`{source}`{read}. {remedy}"
     )
@@ -239,7 +239,7 @@ def _recorded_inputs(model: Any, source: str) -> list[tuple[str, tuple[Any, ...]
     """A subclassed model has no input tensors; Keras keeps the shapes it was built with."""
     shapes = private.build_shapes(model)
     if not shapes:
-        raise BadInputError(
+        raise ModelError(
             f"The inputs of `{source}` must be known. Received: a subclassed model that was never called. "
             "Call it once on data of the right shape before you save or export it."
         )
@@ -263,13 +263,13 @@ def _closed(
     if steps and shape[:1] == (None,):
         shape = (steps, *shape[1:])
     if any(size is None for size in shape):
-        raise BadInputError(
+        raise ModelError(
             f"Every dimension after the batch must be fixed, because a device's memory is. Received: input `{name}` of "
             f"`{source}` with shape {(None, *shape)}. Build the model with keras.Input(shape=...) of full sizes, or "
             "pass --data with samples of the size to export."
         )
     if 0 in shape:
-        raise BadInputError(
+        raise ModelError(
             f"Every dimension must be at least 1, because there is nothing to compare in an empty tensor. Received: "
             f"input `{name}` of `{source}` with shape {(None, *shape)}. Build the model with inputs of the full size."
         )

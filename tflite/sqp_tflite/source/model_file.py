@@ -15,7 +15,7 @@ from typing import Any
 
 import keras
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelFileError
 from sqp_tflite.files import check_model
 from sqp_tflite.limits import Limit
 from sqp_tflite.source import archives, declared, hdf5, hooks, keras2_config, keras2_file, keras2_package
@@ -62,7 +62,7 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
         limit: What its weights, its configuration and its parts may take.
 
     Raises:
-        BadInputError: See `load.load`.
+        ModelFileError: See `load.load`.
     """
     config, writer = _config(path, limit)
     old = keras2_config.before_keras3(writer)
@@ -86,19 +86,19 @@ def open_model(path: Path, explained: Explained, limit: Limit) -> Opened:
             raise weights.refusal from error
         if old and not objects and _for_tf_keras(error, config, explained):
             raise keras2_package.NotInKeras3Error(path, writer, _gone(config) or cause(error)) from error
-        raise BadInputError(
+        raise ModelFileError(
             f"Keras {keras.__version__} cannot open `{path}`{_by(writer)}. Received: {cause(error)}. "
             f"{_way(error, config, writer, set(objects))}"
         ) from error
     if not isinstance(model, keras.Model):
-        raise BadInputError(f"`{path}` must hold a Keras model. Received: {type(model).__name__}. {_AGAIN}")
+        raise ModelFileError(f"`{path}` must hold a Keras model. Received: {type(model).__name__}. {_AGAIN}")
     return Opened(model, config, writer, tuple(filter(None, [changes.note(str(path), writer)])))
 
 
 def _refuse_torch(config: dict[str, Any], path: Path) -> None:
     for layer, node in nodes(config):
         if node.get("class_name") == "TorchModuleWrapper":
-            raise BadInputError(
+            raise ModelFileError(
                 f"A model must consist of Keras layers. Received: `{shortened(layer, LONGEST_NAME)}` of `{path}`, a "
                 "module of PyTorch (TorchModuleWrapper), which runs in Keras on PyTorch only. Write it with Keras "
                 "layers and copy its weights."
@@ -154,12 +154,12 @@ def _config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
         with path.open("rb") as file:
             head = file.read(8)
     except OSError as error:
-        raise BadInputError(f"`{path}` cannot be read: {error.strerror}. Check its permissions.") from error
+        raise ModelFileError(f"`{path}` cannot be read: {error.strerror}. Check its permissions.") from error
     if head[:4] == b"PK\x03\x04":
         return _keras_config(path, limit)
     if head == b"\x89HDF\r\n\x1a\n":
         return _h5_config(path, limit)
-    raise BadInputError(
+    raise ModelFileError(
         f"`{path}` must be a Keras model: a .keras or .h5 file or a SavedModel folder. Received: another kind of "
         f"file ({len(head)} bytes read: {head!r}). Save the model with model.save('model.keras')."
     )
@@ -167,9 +167,9 @@ def _config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
 
 def _keras_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
     if path.name.endswith(".npz"):
-        raise BadInputError(f"`{path}` must be a Keras model. Received: arrays; pass them with --data {path}.")
+        raise ModelFileError(f"`{path}` must be a Keras model. Received: arrays; pass them with --data {path}.")
     if not path.name.endswith(".keras"):
-        raise BadInputError(
+        raise ModelFileError(
             f"`{path}` holds a .keras archive: rename it to end in .keras, since Keras chooses its reader by that."
         )
     try:
@@ -178,10 +178,10 @@ def _keras_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
             for info in held.infolist():
                 declared.require_member(held, info, path, _AGAIN, limit)
             if "config.json" not in held.namelist():
-                raise BadInputError(f"`{path}` must hold a config.json. Received: an archive without it. {_AGAIN}")
+                raise ModelFileError(f"`{path}` must hold a config.json. Received: an archive without it. {_AGAIN}")
             config, metadata = (_json(held, name, path, limit) for name in ("config.json", "metadata.json"))
     except archives.UNREADABLE as error:
-        raise BadInputError(
+        raise ModelFileError(
             f"`{path}` is a damaged .keras archive. Received: {said(error)}. It may have been cut short: "
             "copy or save it again."
         ) from error
@@ -215,17 +215,17 @@ def _h5_config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
     named = path.name.endswith((".h5", ".hdf5"))
     # Keras 2.12 ended these in .keras.
     if not named and not (path.suffix == ".keras" and keras2_config.before_keras3(_version(version))):
-        raise BadInputError(
+        raise ModelFileError(
             f"`{path}` is an HDF5 file: rename it to end in .h5, since Keras chooses its reader by that."
         )
     if text is None:
-        raise BadInputError(
+        raise ModelFileError(
             f"`{path}` must hold a whole model. Received: only weights. Load them into their model "
             "and save that with model.save('model.keras')."
         )
     what = f"The attribute `model_config` of `{path}`"
     if not isinstance(text, (str, bytes)):
-        raise BadInputError(f"{what} must be text. Received: {type(text).__name__}. {_AGAIN}")
+        raise ModelFileError(f"{what} must be text. Received: {type(text).__name__}. {_AGAIN}")
     declared.require_json(len(text), what, limit)
     return parsed(text, what), _version(version)
 

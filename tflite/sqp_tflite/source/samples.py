@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sqp_tflite import accept
 from sqp_tflite.agreement import DATA
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import DataError
 from sqp_tflite.files import check_data
 from sqp_tflite.limits import Limit, limit
 from sqp_tflite.source.arrays import ONLY_INPUT, read_arrays
@@ -94,7 +94,7 @@ def open_data(data: GivenData, allowed: Limit | None = None) -> Data | None:
         allowed: How much memory they may take; None for the limit of this machine.
 
     Raises:
-        BadInputError: A file that isn't there, isn't npz or is too large, or no arrays.
+        DataError: A file that isn't there, isn't npz or is too large, or no arrays.
     """
     return None if data is None else Data(*_arrays(data, allowed or limit()))
 
@@ -115,7 +115,7 @@ def samples(
         scales: Returns what numbers the inputs take, by name; called if there are no data.
 
     Raises:
-        BadInputError: A file that isn't there, isn't npz or is too large; a key that is missing, unknown or given
+        DataError: A file that isn't there, isn't npz or is too large; a key that is missing, unknown or given
             twice; a shape that doesn't fit; no samples; a number that isn't finite (with its row).
     """
     allowed = allowed or limit()
@@ -130,7 +130,7 @@ def samples(
         arrays[specs[0].name] = arrays.pop(ONLY_INPUT)
     names = [spec.name for spec in specs]
     if set(arrays) != set(names):
-        raise BadInputError(
+        raise DataError(
             f"{what} must hold one array per Keras input: {listed(names)}{' (or x)' if len(names) == 1 else ''}, and "
             f"may hold labels under y. Received: {listed(arrays) or 'no array'}. "
             "Save it with numpy.savez and these names."
@@ -170,14 +170,14 @@ def _arrays(data: Any, allowed: Limit) -> tuple[dict[str, Any], str]:
 def _array(values: Any, what: str) -> NDArray[Any]:
     hidden = int(np.sum(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
     if hidden:
-        raise BadInputError(
+        raise DataError(
             f"{what} must be a plain array. Received: a masked array with {hidden} masked elements, "
             "which a model cannot leave out. Fill them: array.filled(value)."
         )
     try:
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:  # Rows of different lengths; tensors without values.
-        raise BadInputError(
+        raise DataError(
             f"{what} must be an array of numbers, all rows of one shape. Received: {accept.shown(values)}, of which "
             "numpy makes no array. Pad or cut the rows to one length, or pass numpy.asarray(...) of it."
         ) from error
@@ -187,18 +187,18 @@ def _shaped(values: Any, spec: InputSpec, what: str) -> NDArray[Any]:
     """Returns an array of numbers with the shape of the input; none of it is looked at."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
-        raise BadInputError(
+        raise DataError(
             f"`{spec.name}` in {what} must hold numbers. Received: dtype {array.dtype}. Pass an "
             "array that numpy.asarray(..., 'float32') makes."
         )
     if array.shape[1:] != spec.shape or array.ndim == 0:
-        raise BadInputError(
+        raise DataError(
             f"`{spec.name}` in {what} must have the shape (samples, {', '.join(map(str, spec.shape))}). "
             f"Received: {array.shape}. Give each sample the shape of the model's input, and stack them along the first "
             "axis."
         )
     if not len(array):
-        raise BadInputError(
+        raise DataError(
             f"`{spec.name}` in {what} must hold at least one sample. Received: {array.shape}. Pass some rows of the "
             "data that the model was trained on, or omit --data where the number type needs none."
         )
@@ -209,14 +209,14 @@ def _checked(array: NDArray[Any], spec: InputSpec, what: str) -> NDArray[Any]:
     finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
     if not finite.all():
         rows = np.flatnonzero(~finite)
-        raise BadInputError(
+        raise DataError(
             f"`{spec.name}` in {what} must be finite. Received: inf or NaN in {len(rows)} of {len(array)} rows, the "
             f"first is row {rows[0]}. Remove or repair them."
         )
     with np.errstate(over="ignore"):
         found = array.astype(spec.dtype)
     if found.dtype.kind == "f" and not np.isfinite(found).all():
-        raise BadInputError(
+        raise DataError(
             f"`{spec.name}` in {what} must fit {spec.dtype}, the type of the input. Received: numbers up to "
             f"{np.abs(array).max():.3g}. Scale the data as for training."
         )
@@ -228,11 +228,11 @@ def _check_labels(labels: Any, what: str) -> None:
         return
     array = np.asarray(labels)
     if array.dtype.kind not in "fiub":
-        raise BadInputError(
+        raise DataError(
             f"`{LABELS}` in {what} must hold numbers. Received: dtype {array.dtype}. Pass class numbers or targets."
         )
     if not np.isfinite(array).all():
-        raise BadInputError(
+        raise DataError(
             f"`{LABELS}` in {what} must be finite. Received: NaN or infinity in {int(np.sum(~np.isfinite(array)))} of "
             f"{array.size} labels. Remove these samples, or omit the labels."
         )
@@ -243,6 +243,6 @@ def _check_counts(inputs: tuple[NDArray[Any], ...], names: list[str], labels: An
     if labels is not None:
         counts[LABELS] = len(np.atleast_1d(labels))
     if len(set(counts.values())) > 1:
-        raise BadInputError(
+        raise DataError(
             f"The arrays in {what} must have the same number of rows. Received: {counts}. Cut them to the same samples."
         )

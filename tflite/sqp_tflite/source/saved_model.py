@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelFileError
 from sqp_tflite.source import saved_model_code
 from sqp_tflite.source.keras_errors import cause, out_of_memory
 from sqp_tflite.source.temporary import stand_for
@@ -36,7 +36,7 @@ def loaded(path: Path, trust: bool) -> tuple[Any, Any]:
         trust: Whether its operators may reach outside the model.
 
     Raises:
-        BadInputError: It is damaged, has no such signature, or reaches outside the model.
+        ModelFileError: It is damaged, has no such signature, or reaches outside the model.
     """
     import tensorflow as tf
 
@@ -58,7 +58,7 @@ def loaded(path: Path, trust: bool) -> tuple[Any, Any]:
         )
         index = path / "variables" / "variables.index"
         received = cause(error) if index.is_file() or out_of_memory(error) else f"a folder without {index.name}"
-        raise BadInputError(
+        raise ModelFileError(
             f"`{path}` must be a SavedModel that TensorFlow can load. Received: {received}. {damaged}"
         ) from error
 
@@ -71,11 +71,11 @@ def takes_one_sample(specs: Iterable[Any], source: str) -> bool:
         source: What messages call the model.
 
     Raises:
-        BadInputError: It takes another number, which a file of one sample cannot hold.
+        ModelFileError: It takes another number, which a file of one sample cannot hold.
     """
     fixed = {int(spec.shape[0]) for spec in specs if spec.shape.rank and spec.shape[0] is not None}
     if fixed - {1}:
-        raise BadInputError(
+        raise ModelFileError(
             f"A model must take any number of samples, or one. Received: `{source}`, whose signature `{SIGNATURE}` "
             f"takes exactly {max(fixed)}. Save it with None or 1 as the first dimension of its inputs."
         )
@@ -103,9 +103,9 @@ def call(signature: Any, values: Mapping[str, Any], single: bool) -> dict[str, A
 def _require_signature(whole: Any, path: Path) -> None:
     names = {name for graph in whole.meta_graphs for name in graph.signature_def if not name.startswith(_INNER)}
     if not whole.meta_graphs:
-        raise BadInputError(f"`{path}` must be a readable SavedModel. Received: one without a graph. Save it again.")
+        raise ModelFileError(f"`{path}` must be a readable SavedModel. Received: one without a graph. Save it again.")
     if SIGNATURE not in names:
-        raise BadInputError(
+        raise ModelFileError(
             f"`{path}` must have the signature `{SIGNATURE}`. Received: {listed(sorted(names)) or 'none'}. "
             "Write it with model.export(path) in Keras, or with tf.saved_model.save(model, path, signatures=function)."
         )

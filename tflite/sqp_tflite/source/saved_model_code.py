@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqp_tflite.errors import BadInputError, barred
+from sqp_tflite.errors import CodeInFileError, barred
 from sqp_tflite.wording import LONGEST_NAME, harmless, joined, said, shortened
 
 _OUTSIDE = {
@@ -94,20 +94,20 @@ class Suspect:
 
 
 def refuse_code(path: Path, graphs: Sequence[Any] | None = None) -> None:
-    """Raises `BadInputError` if loading or running a SavedModel would run more than the arithmetic of a model.
+    """Raises `CodeInFileError` if loading or running a SavedModel would run more than the arithmetic of a model.
 
     Args:
         path: Folder of the SavedModel.
         graphs: Its MetaGraphDefs, or what is loaded of them; None to read all of them.
 
     Raises:
-        BadInputError: It holds such operators, or `saved_model.pb` is damaged.
+        CodeInFileError: It holds such operators, or `saved_model.pb` is damaged.
     """
     found = list(dict.fromkeys(suspect for graph in graphs or meta_graphs(path) for suspect in suspects(graph)))
     if not found:
         return
     listed = (f"{_short(one.op)} in `{_short(one.where)}` ({one.does})" for one in found)
-    raise BadInputError(
+    raise CodeInFileError(
         f"`{path}` holds operators that reach outside the model. Received: {joined(listed, _MOST_LISTED)}. "
         "Export the model without them (compute that part before the model), or pass --trust-code if you trust "
         "whoever made it."
@@ -125,7 +125,7 @@ def meta_graphs(path: Path) -> Sequence[Any]:
         path: Folder of the SavedModel.
 
     Raises:
-        BadInputError: `saved_model.pb` is damaged.
+        CodeInFileError: `saved_model.pb` is damaged.
     """
     return tuple(saved_model(path).meta_graphs)
 
@@ -137,7 +137,7 @@ def saved_model(path: Path) -> Any:
         path: Folder of the SavedModel.
 
     Raises:
-        BadInputError: It is damaged.
+        CodeInFileError: It is damaged.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
@@ -145,9 +145,9 @@ def saved_model(path: Path) -> Any:
     try:
         return SavedModel.FromString((path / "saved_model.pb").read_bytes())
     except PermissionError as error:
-        raise BadInputError(barred(error)) from error
+        raise CodeInFileError(barred(error)) from error
     except (DecodeError, OSError) as error:
-        raise BadInputError(
+        raise CodeInFileError(
             f"`{path / 'saved_model.pb'}` must be a readable SavedModel. Received: {said(error)}. Save the model again."
         ) from error
 

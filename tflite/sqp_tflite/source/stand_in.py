@@ -12,7 +12,7 @@ import keras
 from sqp_keras.family.keras2 import hard_sigmoid_keras2
 from sqp_keras.models import sites
 from sqp_keras.private import activation_table
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import UnknownNameError
 from sqp_tflite.source.config_json import words
 from sqp_tflite.wording import listed
 
@@ -26,13 +26,13 @@ def stand_in(name: str, known: str, layer: bool) -> Any:
         layer: Whether a newer file names a layer by it.
 
     Raises:
-        BadInputError: No activation has that name.
+        UnknownNameError: No activation has that name.
     """
     meant = sites.identify(known).name
     try:
         function = hard_sigmoid_keras2 if meant == hard_sigmoid_keras2.__name__ else keras.activations.get(meant)
     except ValueError as error:
-        raise BadInputError(
+        raise UnknownNameError(
             f"--map {name}={known} must name an activation of Keras. Received: `{known}`. "
             f"For example: {listed(('softplus', 'elu', 'silu'))}."
         ) from error
@@ -70,17 +70,17 @@ def refuse_idle(config: Any, path: Path, names: Mapping[str, str]) -> None:
         names: What the user explains.
 
     Raises:
-        BadInputError: It does.
+        UnknownNameError: It does.
     """
     held = set(words(config))
     for name, known in names.items():
         if defined(name, {}):
-            raise BadInputError(
+            raise UnknownNameError(
                 f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which is known as an "
                 "activation. Exchange activations with --replace."
             )
         if name not in held:
-            raise BadInputError(
+            raise UnknownNameError(
                 f"--map {name}={known} must explain a name in the file. Received: `{name}`, which `{path}` does not "
                 "have. Leave it out, or look at the spelling."
             )
@@ -96,18 +96,18 @@ def refuse_overruled(names: Mapping[str, str], imported: Mapping[str, Any], held
         classes: The names under which its classes were registered.
 
     Raises:
-        BadInputError: It is.
+        UnknownNameError: It is.
     """
     for name, known in names.items():
         full = [word for word in held if word == name or word.rpartition(">")[2] == name]
         if name.rpartition(">")[2] in imported or any(keras.saving.get_registered_object(word) for word in full):
-            raise BadInputError(
+            raise UnknownNameError(
                 f"--map {name}={known} must explain a name that is unknown. Received: `{name}`, which an import "
                 "defines as it was in training. Omit --map, or the import."
             )
         registered = next((word for word in full if word != name and word in classes), None)
         if registered and name not in classes:
-            raise BadInputError(
+            raise UnknownNameError(
                 f"--map {name}={known} must explain a name as it was registered. Received: `{name}`, which is "
                 f"`{registered}` in the file. Write --map {shlex.quote(f'{registered}={known}')}."
             )

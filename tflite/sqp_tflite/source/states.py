@@ -10,7 +10,7 @@ import keras
 
 from sqp_keras import private
 from sqp_tflite.accept import shown
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 from sqp_tflite.source.load import InputSpec, Loaded
 from sqp_tflite.wording import listed
 
@@ -38,7 +38,7 @@ def state_pairs(
         wanted: {output: input} as the user says; None to find the pairs.
 
     Raises:
-        BadInputError: A name that the model does not have, an input that two outputs go into, or other shapes.
+        OptionError: A name that the model does not have, an input that two outputs go into, or other shapes.
     """
     inputs = loaded.inputs
     if wanted is not None:
@@ -68,13 +68,13 @@ def _as_wanted(
     for out, into in wanted.items():
         ours, theirs = _place(outputs, out, "output"), _place(inputs, into, "input")
         if not _alike(outputs[ours], inputs[theirs]):
-            raise BadInputError(
+            raise OptionError(
                 "A state's output and input must have the same shape and type. Received: --state "
                 f"{shown(f'{out}={into}')}, {_described(outputs[ours])} into {_described(inputs[theirs])}. "
                 "Name the input that it goes back into."
             )
         if theirs in found.values():
-            raise BadInputError(
+            raise OptionError(
                 f"An input takes one state. Received: --state for input {shown(into)} twice. Leave one out."
             )
         found[ours] = theirs
@@ -85,7 +85,7 @@ def _place(ends: Sequence[InputSpec], name: str, role: str) -> int:
     for place, end in enumerate(ends):
         if end.name == name:
             return place
-    raise BadInputError(
+    raise OptionError(
         f"--state OUT=IN must name an output and an input of the model. Received: {role} {shown(name)}; its {role}s "
         f"are {listed([end.name for end in ends])}. Use one of these."
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelFileError
 from sqp_tflite.wording import shortened
 
 _ROOT = frozenset(
@@ -84,7 +84,7 @@ def layer(function: str, given: list[Any], named: dict[str, Any], tensors: int, 
         name: Of the layer.
 
     Raises:
-        BadInputError: The function is none of those that only compute.
+        ModelFileError: The function is none of those that only compute.
     """
     activation = _ACTIVATIONS.get(function.removeprefix("compat.v1."))
     idle = all(key in _SAYING_NOTHING and value in (None, _SAYING_NOTHING[key]) for key, value in named.items())
@@ -93,7 +93,7 @@ def layer(function: str, given: list[Any], named: dict[str, Any], tensors: int, 
         return stock("Activation", {**base, "activation": activation})
     require(function, name)
     if not tensors:  # Keras 2 writes only the first of *arguments.
-        raise BadInputError(
+        raise ModelFileError(
             f"A file must hold what each function is called with. Received: `{shortened(name, 80)}`, a call of "
             f"tf.{shortened(function, 80)} without its tensors: Keras 2 does not write them. Save the model as a "
             "SavedModel in the program that makes it, with model.save('folder'), or write that part as a layer there."
@@ -115,12 +115,12 @@ def require(function: str, layer: str) -> None:
         layer: Names it in the message.
 
     Raises:
-        BadInputError: It does not, or there is none of that name.
+        ModelFileError: It does not, or there is none of that name.
     """
     plain = function.removeprefix("compat.v1.")
     allowed = plain in _ROOT or function in _OPERATORS or (plain.partition(".")[0] in _SPACES and "." in plain)
     if not (_NAME.fullmatch(plain) and allowed and callable(_found(function))):
-        raise BadInputError(
+        raise ModelFileError(
             f"A function between two layers must be one of TensorFlow that only computes. Received: "
             f"`{shortened(function, 80)}` in `{shortened(layer, 80)}`. Export the model without it: compute that part "
             "before or behind the model."

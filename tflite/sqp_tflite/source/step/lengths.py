@@ -10,7 +10,7 @@ import keras
 
 from sqp_keras.models import sites
 from sqp_keras.models.rebuild import rebuild
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelError
 from sqp_tflite.source.load import Loaded, reload
 from sqp_tflite.wording import said
 
@@ -39,7 +39,7 @@ def for_sequences(loaded: Loaded, steps: int) -> Loaded:
         steps: Time steps of the data; 0 without data.
 
     Raises:
-        BadInputError: The model is for sequences of its own length only.
+        ModelError: The model is for sequences of its own length only.
     """
     model, own = loaded.model, {spec.shape[0] for spec in loaded.inputs if spec.shape}
     if not (isinstance(model, keras.Sequential) or sites.is_functional(model)) or len(own) != 1:
@@ -53,7 +53,7 @@ def for_sequences(loaded: Loaded, steps: int) -> Loaded:
     except (TypeError, ValueError) as error:
         if not steps and not kept:
             return loaded  # As long as the model says.
-        raise BadInputError(
+        raise ModelError(
             f"With --step the samples may have any number of time steps, if the model's layers take it. Received: "
             f"{wanted} steps for `{loaded.source}`, which takes {own.pop()}: {said(error)}. Pass --data with sequences "
             "of the model's length."

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from sqp_tflite.errors import BadInputError, RefusedError
+from sqp_tflite.errors import ModelError, RefusedError
 from sqp_tflite.report import Finding, Kind
 
 _L = keras.layers
@@ -107,9 +107,9 @@ def begun(path: str, layer: Any) -> RefusedError:
     return refused(path, layer, reason, f"Build it without initial_state, or with constants (NumPy arrays), {_WHOLE}.")
 
 
-def stateless(source: str) -> BadInputError:
+def stateless(source: str) -> ModelError:
     """Returns the error for a model without anything to remember."""
-    return BadInputError(
+    return ModelError(
         "--step takes a model that remembers past steps: recurrent layers, or causal convolutions over time. Received: "
         f"`{source}`, which has neither. Export it without --step."
     )

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import ModelError
 from sqp_tflite.layer_names import scope_name
 from sqp_tflite.source.calling import in_float32
 from sqp_tflite.source.keras_errors import running
@@ -83,13 +83,13 @@ def stepped(loaded: Loaded) -> Step:
         loaded: The model of sequences: the first dimension of each input after the batch is time.
 
     Raises:
-        BadInputError: What was loaded is no Keras model of known calls, nothing in it remembers past steps, or its
+        ModelError: What was loaded is no Keras model of known calls, nothing in it remembers past steps, or its
             inputs are no sequences of one length.
         RefusedError: A layer cannot be done one step at a time.
     """
     calls = None if loaded.model is None else walk(loaded.model)
     if calls is None:
-        raise BadInputError(
+        raise ModelError(
             "--step needs a Sequential or functional Keras model, whose layers say what they keep from step to step. "
             f"Received: `{loaded.source}`, which is none. Build the model from keras.Input and layers, and save it "
             "with model.save('model.keras')."
@@ -99,7 +99,7 @@ def stepped(loaded: Loaded) -> Step:
     lengths = {spec.shape[:1] for spec in loaded.inputs}
     if len(lengths) != 1 or () in lengths:
         listed = ", ".join(f"`{spec.name}` {(None, *spec.shape)}" for spec in loaded.inputs)
-        raise BadInputError(
+        raise ModelError(
             "With --step every input is a sequence: the first dimension after the batch is time, of one length for "
             f"all. Received: {listed}. Export it without --step."
         )
