@@ -217,7 +217,17 @@ def main(names: list[str]) -> None:
     head = ["| kind | float32 | int8 table | stock int8 |", "|---|---|---|---|"]
     text = " ".join((__doc__ or "").split("\n\n")[2].split())
     last = f"Stock int8 is ahead by more than a standard deviation for: {', '.join(worse) or 'none'}."
-    lines = ["# Kinds of layers", "", f"Made by `python -m benchmarks.kinds`. {text}", "", *head, *rows, "", last, ""]
+    lines = [
+        "# Which layers can be exported",
+        "",
+        f"Made by `python -m benchmarks.kinds`. {text}",
+        "",
+        *head,
+        *rows,
+        "",
+        last,
+        "",
+    ]
     PAGE.write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -134,7 +134,7 @@ def export(
         max_change: Largest change of an output against `model`, as a share of its range; None for 0.02 under
             "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
         dry_run: Whether to stop after the plan, which needs no `data`.
-        emit: Firmware artefacts, some of "c", "resolver", "golden", "project"; written beside `output`.
+        emit: Firmware artefacts, some of "c", "resolver", "golden", "project", "code"; written beside `output`.
         c_style: Names and places of their C symbols, a `sqp_tflite.CStyle`; None for the name of `output`.
         ram: Bytes that the arena may take, also with a unit, "64k"; None for no limit.
         flash: Bytes that the file may take, likewise.

@@ -25,6 +25,8 @@ PAGES = {
     "SECURITY.md": "develop/security.md",
     "CHANGELOG.md": "develop/changes.md",
     "README.md": "index.md",
+    "examples/firmware/digits/README.md": "firmware/example.md",
+    "examples/code/digits/README.md": "firmware/example-code.md",
 }
 """Files of the root that are pages of the site."""
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
