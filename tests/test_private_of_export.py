@@ -171,3 +171,17 @@ def test_trace_and_convert_say_so(gone):
         trace(plan(load(dense())))
     with pytest.raises(EnvironmentMissingError, match="convert a frozen graph"):
         convert_graph(traced.graph_def, tuple(spec.name for spec in traced.inputs), traced.outputs)
+
+
+def test_a_graph_is_frozen_as_tensorflow_freezes_it(gone):
+    x = keras.Input((5, 3), name="x")
+    y = L.LSTM(4, return_sequences=True)(L.Dense(3, activation="relu")(x))
+    model = keras.Model(x, [L.Dense(2, name="out")(y), keras.ops.max(y, axis=1)])
+    ours = trace(plan(load(model)))
+    gone("constants")
+    theirs = trace(plan(load(model)))
+    assert (ours.inputs, ours.outputs, ours.layers) == (theirs.inputs, theirs.outputs, theirs.layers)
+    nodes = [{n.name: n for n in tf.compat.v1.GraphDef.FromString(t.graph_def).node} for t in (ours, theirs)]
+    assert {name: (n.op, list(n.input)) for name, n in nodes[0].items()} == {
+        name: (n.op, list(n.input)) for name, n in nodes[1].items()
+    }

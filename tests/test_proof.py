@@ -7,7 +7,8 @@ import pytest
 import sqp_tflite
 from sqp_tflite import pipeline
 from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
-from sqp_tflite.flatbuffer.mark import NAME, Mark, mark_of, marked
+from sqp_tflite.flatbuffer.edit import Editor
+from sqp_tflite.flatbuffer.mark import NAME, Mark, mark_of, put
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Compared
 
@@ -115,16 +116,15 @@ def test_check_and_export_agree_about_one_file(rule):
 def test_a_file_that_changes_nothing_has_no_mark():
     plain = sqp_tflite.export(deep("relu")).model_bytes
     assert NAME not in read(plain).metadata and mark_of(read(plain)) == Mark()
-    written = Mark(0.02, ("softmax", ""))
-    assert mark_of(read(marked(plain, written))) == written
+    written, editor = Mark(0.02, ("softmax", "")), Editor(plain)
+    put(editor, written)
+    assert mark_of(read(editor.bytes())) == written
 
 
 @pytest.mark.parametrize(
     "content", [b"[1]", b"null", b"{", b'{"limit": "x"}', b'{"limit": -1}', b'{"heads": [1]}', b"\xff"]
 )
 def test_a_damaged_mark_is_none(content):
-    from sqp_tflite.flatbuffer.edit import Editor
-
     editor = Editor(sqp_tflite.export(deep("relu")).model_bytes)
     editor.add_metadata(NAME, memoryview(content))
     assert mark_of(read(editor.bytes())) == Mark()

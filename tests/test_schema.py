@@ -2,14 +2,17 @@
 
 import ast
 import inspect
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sqp_tflite.flatbuffer import schema
+from sqp_tflite.flatbuffer.read import ends, read
 
 ROOT = Path(__file__).parent.parent
+DATA = Path(__file__).parent / "data"
 FOREIGN = ("ai_edge_litert.schema_py_generated", "flatbuffers")
 
 
@@ -99,3 +102,30 @@ def test_no_options_are_an_empty_mapping():
 def test_an_unknown_field_is_refused():
     with pytest.raises(ValueError, match="`strides` must be a field of Conv2DOptions.*strideW"):
         schema.new_options("Conv2DOptions", {"strides": 1})
+
+
+def test_a_file_is_read_quickly_as_the_library_reads_it():
+    for path in sorted(DATA.glob("*.tflite")):
+        content = path.read_bytes()
+        slowly = schema.pack(schema.unpack(content))
+        with schema.quickly():
+            assert schema.pack(schema.unpack(content)) == slowly
+            with pytest.raises((struct.error, TypeError, ValueError, IndexError)):
+                schema.unpack(content[:100])
+    assert schema._library()[0].Offset is schema._library()[1]
+
+
+def test_ends_are_read_without_the_rest():
+    for path in sorted(DATA.glob("*.tflite")):
+        graph = read(path)
+        inputs, outputs = ends(path.read_bytes())
+        assert (inputs, outputs) == (tuple(graph.inputs), tuple(graph.outputs))
+
+
+def test_an_operator_is_found_without_unpacking():
+    path = DATA / "two_inputs_int8.tflite"
+    names = {op.name for _, op in read(path).all_ops()}
+    assert [schema.holds(path.read_bytes(), name) for name in (*sorted(names), "VAR_HANDLE")] == [
+        *[True] * len(names),
+        False,
+    ]

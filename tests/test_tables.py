@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sqp_tflite.flatbuffer.edit import Editor
-from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.read import ends, read
 from sqp_tflite.flatbuffer.tables import lower, verify
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.quantize.recipe import Request, quantize_here
@@ -83,7 +83,7 @@ def test_the_table_is_within_half_a_step_of_softplus(softplus):
 def _verified(before, content, tables):
     names = tuple(name for table in tables for name in (table.source, table.result))
     observed = observe_here(content, (np.linspace(-6, 6, 256)[None],), names, codes=True)
-    return verify(read(before), read(content), tables, observed)
+    return verify(read(before), ends(content), tables, observed)
 
 
 def test_a_right_lowering_is_verified(softplus):
@@ -113,7 +113,7 @@ def test_changed_ends_are_found(softplus):
     editor = Editor(content)
     (end,) = editor.graph.main.outputs
     editor.rename(end, "other")
-    renamed = read(editor.bytes())
+    renamed = ends(editor.bytes())
     names = tuple(name for table in tables for name in (table.source, table.result))
     observed = observe_here(content, (np.linspace(-6, 6, 256)[None],), names, codes=True)
     assert any("inputs and outputs were" in line for line in verify(read(softplus), renamed, tables, observed))

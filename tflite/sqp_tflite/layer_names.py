@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -94,6 +95,7 @@ def _ends_with(scopes: list[str], plain: list[str], name: list[str]) -> bool:
     return len(name) <= len(scopes) and all(part in (own, bare) for own, bare, part in ends)
 
 
+@functools.lru_cache(maxsize=4096)
 def scope_name(path: str) -> str:
     """Returns a path as a name that TensorFlow allows: ASCII letters, digits and _ . - / only."""
     cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "_.-/") else "_" for c in path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.flatbuffer.mark import Mark, marked
+from sqp_tflite.flatbuffer.mark import Mark, put
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Given, Journal
 from sqp_tflite.layer_names import LayerNames
@@ -129,9 +129,9 @@ def made(
     samples = given.inputs
     if steps and integer:
         samples = rows(content, samples, stream(steps.written), worker, steps.written.times)
-    made_of = reduced(content, samples, request, traced.layers, worker, tell)
     # The file says itself how it is meant to differ from the model, for whoever checks it later.
-    made_of = done.keep(with_mark(made_of, changed, options, given.inputs.given, traced.states))
+    finish = finishing(changed, options, given.inputs.given, traced.states)
+    made_of = done.keep(reduced(content, samples, request, traced.layers, worker, tell, finish))
     # From here on the file is evidence: it is read and judged, not changed.
     graph = done.keep(read(made_of.content))
     found = all_findings(audit(graph, options.wanted.target, traced.layers), made_of.findings)
@@ -179,22 +179,41 @@ def _exchanged(options: ExportOptions, given: Given) -> Exchanged:
 
 
 def reduced(
-    content: bytes, inputs: Samples, request: Request, layers: LayerNames, worker: Worker, tell: Tell
+    content: bytes,
+    inputs: Samples,
+    request: Request,
+    layers: LayerNames,
+    worker: Worker,
+    tell: Tell,
+    finish: Callable[[Editor], None] | None = None,
 ) -> Reduced:
     """Returns a float32 file in the requested numbers; see `quantize.quantize`."""
     if request.quantize == "float32":
-        return Reduced(content)
+        return Reduced(finished(content, finish))
     tell("quantize")
-    return reduce(content, inputs, request, layers, worker)
+    return reduce(content, inputs, request, layers, worker, finish)
 
 
-def with_mark(
-    reduced: Reduced, changed: Exchanged, options: ExportOptions, data: bool, states: tuple[StatePair, ...] = ()
-) -> Reduced:
-    """Returns the file with a mark of how it is meant to differ from the user's model, if it is.
+def finished(content: bytes, finish: Callable[[Editor], None] | None) -> bytes:
+    """Returns a file with the last changes.
 
     Args:
-        reduced: The file.
+        content: The file.
+        finish: What `finishing` returned.
+    """
+    if finish is None:
+        return content
+    editor = Editor(content)
+    finish(editor)
+    return editor.bytes()
+
+
+def finishing(
+    changed: Exchanged, options: ExportOptions, data: bool, states: tuple[StatePair, ...] = ()
+) -> Callable[[Editor], None] | None:
+    """Returns what marks a file with how it is meant to differ from the user's model; None if it agrees in all.
+
+    Args:
         changed: What was exchanged in it.
         options: What was asked for.
         data: Whether that was judged on the user's data.
@@ -204,16 +223,21 @@ def with_mark(
     runtime = runtime_of(options.wanted.target)
     elsewhere = None if runtime == "tflm" else runtime
     mark = Mark(limit, changed.heads, options.hard_sigmoid, elsewhere, data and limit is not None, options.step)
-    content = reduced.content if not options.step else _with_state_names(reduced.content, states)
-    return dataclasses.replace(reduced, content=marked(content, mark))
+    if mark == Mark():
+        return None
+
+    def finish(editor: Editor) -> None:
+        if options.step:
+            _name_states(editor, states)
+        put(editor, mark)
+
+    return finish
 
 
-def _with_state_names(content: bytes, states: tuple[StatePair, ...]) -> bytes:
-    """The file with one name for both ends of a state."""
-    editor = Editor(content)
+def _name_states(editor: Editor, states: tuple[StatePair, ...]) -> None:
+    """Gives both ends of a state one name."""
     main = editor.main()
     inputs, outputs = ([main.tensors[index].name for index in ends] for ends in (main.inputs, main.outputs))
     for pair in states:
         outputs[pair.output_index] = inputs[pair.input_index]
     editor.name_ends(tuple(inputs), tuple(outputs))
-    return editor.bytes()

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
-from sqp_tflite import private
+from sqp_tflite import collecting, private
 from sqp_tflite.errors import CrashedError, ExportError
 
 _LAST_LINES = 12
@@ -289,11 +289,10 @@ def serve() -> None:
 
 
 def _serve(requests: IO[bytes], answers: IO[bytes], imports: Sequence[str]) -> None:
-    gc.disable()  # What is imported stays: looking through it while it grows takes a quarter of the time.
-    for module in imports:
-        importlib.import_module(module)
-    gc.freeze()
-    gc.enable()
+    with collecting.later():  # What is imported stays: looking through it while it grows takes a quarter of the time.
+        for module in imports:
+            importlib.import_module(module)
+        gc.freeze()
     while True:
         try:
             function, arguments = pickle.load(requests)

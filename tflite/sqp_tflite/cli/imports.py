@@ -7,6 +7,8 @@ import gc
 import sys
 from collections.abc import Iterator
 
+from sqp_tflite import collecting
+
 UNUSED = ("matplotlib", "sklearn")
 """Keras imports them where they are installed, for plots and wrappers that no command uses: a quarter of the time."""
 
@@ -21,16 +23,13 @@ def quick_imports() -> Iterator[None]:
         yield
         return
     hidden = [name for name in UNUSED if name not in sys.modules]
-    collecting = gc.isenabled()
-    gc.disable()
     for name in hidden:
         sys.modules[name] = None  # type: ignore[assignment]  # So Python takes it as not installed.
-    try:
-        yield
-    finally:
-        for name in hidden:
-            if sys.modules.get(name, name) is None:
-                del sys.modules[name]
-        gc.freeze()  # What was imported stays.
-        if collecting:
-            gc.enable()
+    with collecting.later():
+        try:
+            yield
+        finally:
+            for name in hidden:
+                if sys.modules.get(name, name) is None:
+                    del sys.modules[name]
+            gc.freeze()  # What was imported stays.

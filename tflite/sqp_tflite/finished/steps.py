@@ -175,7 +175,8 @@ def made(
     else:
         made_of = making.reduced(content, given.inputs, request, layers, worker, tell)
     made_of = dataclasses.replace(made_of, content=model.signed(made_of.content, given.loaded.content))
-    made_of = done.keep(making.with_mark(made_of, changed, options, given.inputs.given))
+    finish = making.finishing(changed, options, given.inputs.given)
+    made_of = done.keep(dataclasses.replace(made_of, content=making.finished(made_of.content, finish)))
     graph = done.keep(read(made_of.content))
     found = all_findings(audit(graph, options.wanted.target, layers), made_of.findings)
     findings, changes = remedies.remedied(found, graph, options)

@@ -34,16 +34,12 @@ class Mark:
     step: bool = False
 
 
-def marked(content: bytes, mark: Mark) -> bytes:
-    """Returns the file with the mark in its metadata; a file that is meant to agree in all is returned as it is."""
-    if mark == Mark():
-        return content
-    editor = Editor(content)
+def put(editor: Editor, mark: Mark) -> None:
+    """Writes a mark into a file's metadata."""
     held: dict[str, Any] = {"limit": mark.limit, "heads": list(mark.heads)}
     held |= {name: getattr(mark, name) for name in ("hard_sigmoid", "runtime", "data", "step") if getattr(mark, name)}
     text = json.dumps(held, sort_keys=True, separators=(",", ":"))
     editor.add_metadata(NAME, memoryview(text.encode()))
-    return editor.bytes()
 
 
 def mark_of(graph: Graph) -> Mark:

@@ -29,6 +29,9 @@ _LEAST_ELEMENTS = 1 << 20
 """A file may declare this many elements of shapes, scales and names whatever its size, and four times its size: a
 writer may let equal parts share a place, but not all of them."""
 
+Ends = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
+"""The inputs and the outputs of a file."""
+
 _GIVEN = "`source`"
 """What messages call bytes that were passed to `read`."""
 
@@ -56,6 +59,16 @@ def read(source: bytes | str | os.PathLike[str], *, max_memory: int | str | None
 def _read(content: bytes) -> Graph:
     """Returns the graph of the bytes that one step after another asks about: it is immutable."""
     return opened(content, _GIVEN)[1]
+
+
+def ends(content: bytes) -> Ends:
+    """Returns the inputs and outputs of a file that was read before, without the data of an output that is a constant.
+
+    Args:
+        content: The file, of which nothing else is unpacked.
+    """
+    inputs, outputs = (tuple(_tensor(place, tensor, None) for place, tensor in found) for found in schema.ends(content))
+    return inputs, outputs
 
 
 def bytes_of(source: Any, name: str = _GIVEN, allowed: Limit | None = None) -> tuple[bytes, str]:
@@ -93,9 +106,10 @@ def opened(content: bytes, what: str = "the content") -> tuple[Any, Graph]:
             f"{len(content)} bytes. {_hint(content)}"
         )
     try:
-        _require_plausible(content, what)
-        model = schema.unpack(content)
-        graph = _graph(model, content)
+        with schema.quickly():
+            _require_plausible(content, what)
+            model = schema.unpack(content)
+            graph = _graph(model, content)
         _check_signatures(graph)
         _require_whole(graph, what)
         return model, graph
@@ -115,7 +129,7 @@ def subgraph(model: Any, place: int) -> Subgraph:
         place: Of the graph; 0 for the main one.
     """
     graph = model.subgraphs[place]
-    tensors = tuple(_tensor(i, tensor, model) for i, tensor in enumerate(graph.tensors or ()))
+    tensors = tuple(_tensor(i, tensor, _data(model, tensor.buffer)) for i, tensor in enumerate(graph.tensors or ()))
     made = Subgraph(
         name=schema.text(graph.name),
         tensors=tensors,
@@ -228,14 +242,14 @@ def _data(model: Any, place: int) -> memoryview | None:
     return memoryview(data) if data is not None and len(data) else None
 
 
-def _tensor(index: int, tensor: Any, model: Any) -> Tensor:
+def _tensor(index: int, tensor: Any, data: memoryview | None) -> Tensor:
     return Tensor(
         index=index,
         name=schema.text(tensor.name),
         shape=_integers(tensor.shape),
         dtype=schema.names("TensorType")[tensor.type].lower(),
         quantization=_quantization(tensor.quantization),
-        data=_data(model, tensor.buffer),
+        data=data,
         open=tuple(place for place, dim in enumerate(_integers(tensor.shapeSignature)) if dim < 0),
         variable=bool(tensor.isVariable),
         sparse=tensor.sparsity is not None,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+
+from sqp_tflite import collecting
 
 _ENUMS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,6 +45,52 @@ def _schema() -> Any:
     from ai_edge_litert import schema_py_generated
 
     return schema_py_generated
+
+
+_FIELDS = ("Bytes", "Pos")
+"""What an object of the flatbuffers library holds; one that holds something else keeps its own methods."""
+
+_INT32, _UINT16 = struct.Struct("<i").unpack_from, struct.Struct("<H").unpack_from
+
+
+def _offset(table: Any, slot: int) -> int:
+    """`Table.Offset` of the flatbuffers library in two look-ups."""
+    start = table.Pos - _INT32(table.Bytes, table.Pos)[0]
+    if start < 0:
+        raise TypeError(f"a table at {start}")
+    return int(_UINT16(table.Bytes, start + slot)[0]) if slot < _UINT16(table.Bytes, start)[0] else 0
+
+
+def _get(table: Any, flags: Any, place: int) -> Any:
+    """`Table.Get` in one look-up."""
+    if place < 0:
+        raise TypeError(f"a number at {place}")
+    return flags.py_type(flags.packer_type.unpack_from(table.Bytes, place)[0])
+
+
+@contextlib.contextmanager
+def quickly() -> Iterator[None]:
+    """Lets files be read in half of the time while the block runs: the library checks each number three times.
+
+    The same numbers come out, and damaged files raise the same kinds of errors.
+    """
+    table, offset, get = _library()
+    known = getattr(table, "__slots__", None) == _FIELDS
+    try:
+        if known:
+            table.Offset, table.Get = _offset, _get
+        with collecting.later():
+            yield
+    finally:
+        table.Offset, table.Get = offset, get
+
+
+@cache
+def _library() -> tuple[Any, Any, Any]:
+    """The class of the flatbuffers library, and its own methods."""
+    from flatbuffers.table import Table
+
+    return Table, Table.Offset, Table.Get
 
 
 def lengths(content: bytes) -> Iterator[tuple[int, int]]:
@@ -104,6 +154,26 @@ def unpack(content: bytes) -> Any:
 def inputs_of(content: bytes) -> int:
     """Returns how many inputs the main graph of a file has that was read before, without unpacking it."""
     return int(_schema().Model.GetRootAs(content, 0).Subgraphs(0).InputsLength())
+
+
+def holds(content: bytes, op: str) -> bool:
+    """Returns whether a file that was read before lists an operator, as the schema spells it, without unpacking it."""
+    model, wanted = _schema().Model.GetRootAs(content, 0), number("BuiltinOperator", op)
+    codes = (model.OperatorCodes(place) for place in range(model.OperatorCodesLength()))
+    return any(wanted in (code.BuiltinCode(), code.DeprecatedBuiltinCode()) for code in codes)
+
+
+def ends(content: bytes) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
+    """Returns (place, `TensorT`) of the main graph's inputs and outputs of a file that was read before.
+
+    Args:
+        content: The file, of which nothing else is unpacked.
+    """
+    graph, tensor = _schema().Model.GetRootAs(content, 0).Subgraphs(0), _schema().TensorT
+    inputs = [graph.Inputs(place) for place in range(graph.InputsLength())]
+    outputs = [graph.Outputs(place) for place in range(graph.OutputsLength())]
+    both = ([(i, tensor.InitFromObj(graph.Tensors(i))) for i in places] for places in (inputs, outputs))
+    return next(both), next(both)
 
 
 def pack(model: Any) -> bytes:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sqp_tflite.flatbuffer.chains import Chain, Walker
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
+from sqp_tflite.flatbuffer.read import Ends
 
 CODES = np.arange(-128, 128, dtype=np.int64)
 """All codes of int8, in the order of a table's entries."""
@@ -83,20 +84,19 @@ def table_of(walker: Walker, chain: Chain, source: Tensor, result: Tensor) -> ND
     return np.clip(rounded + point, -128, 127).astype(np.int8).T.reshape(-1)
 
 
-def verify(
-    before: Graph, after: Graph, tables: tuple[Table, ...], observed: dict[str, NDArray[Any]]
-) -> tuple[str, ...]:
+def verify(before: Graph, after: Ends, tables: tuple[Table, ...], observed: dict[str, NDArray[Any]]) -> tuple[str, ...]:
     """Returns what is wrong with a lowered file, in sentences; () for a right one.
 
     Args:
         before: The file that was lowered.
-        after: The lowered file.
+        after: The inputs and outputs of the lowered file.
         tables: What `lower` returned.
         observed: Codes of the lowered file's tensors, by name, as a real interpreter computed them.
     """
     wrong = []
-    if _signature(before) != _signature(after):
-        wrong.append(f"The inputs and outputs were {_signature(before)} and are {_signature(after)}.")
+    were, are = _signature((before.inputs, before.outputs)), _signature(after)
+    if were != are:
+        wrong.append(f"The inputs and outputs were {were} and are {are}.")
     main = before.main
     walker = Walker(main)
     chains = {
@@ -179,6 +179,5 @@ def scale_of(tensor: Tensor) -> tuple[np.float64, int]:
     return np.float64(tensor.quantization.scales[0]), tensor.quantization.zero_points[0]
 
 
-def _signature(graph: Graph) -> list[tuple[Any, ...]]:
-    ends = (*graph.inputs, *graph.outputs)
-    return [(t.name, t.shape, t.dtype, *(scale_of(t) if t.quantization else ())) for t in ends]
+def _signature(ends: Ends) -> list[tuple[Any, ...]]:
+    return [(t.name, t.shape, t.dtype, *(scale_of(t) if t.quantization else ())) for tensors in ends for t in tensors]

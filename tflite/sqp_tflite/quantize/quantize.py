@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from sqp_tflite.flatbuffer.integer_ends import settle_ends
 from sqp_tflite.flatbuffer.narrowing import narrow
 from sqp_tflite.flatbuffer.op_versions import versioned
 from sqp_tflite.flatbuffer.pooling import pool_first
-from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.read import ends, read
 from sqp_tflite.flatbuffer.tables import Table, lower, verify
 from sqp_tflite.layer_names import INNER, LayerNames
 from sqp_tflite.ops.combinations import INTEGER_IO, require_data
@@ -60,7 +60,14 @@ class Reduced:
     layer_errors: tuple[LayerError, ...] = ()
 
 
-def quantize(content: bytes, samples: Samples, request: Request, layers: LayerNames, worker: Worker) -> Reduced:
+def quantize(
+    content: bytes,
+    samples: Samples,
+    request: Request,
+    layers: LayerNames,
+    worker: Worker,
+    finish: Callable[[Editor], None] | None = None,
+) -> Reduced:
     """Returns the file quantised as requested.
 
     Args:
@@ -69,13 +76,14 @@ def quantize(content: bytes, samples: Samples, request: Request, layers: LayerNa
         request: What was requested.
         layers: Layer names, for messages.
         worker: The child process to work in.
+        finish: Changes the file last, before it is packed and checked; None for no change.
 
     Raises:
         BadInputError: There is no data, or the model's numbers are not finite on it.
         CrashedError: The quantiser failed.
     """
     try:
-        return _reduced(content, samples, request, layers, worker)
+        return _reduced(content, samples, request, layers, worker, finish)
     except ChildError as error:
         raise CrashedError(
             f"The {request.quantize} file could not be made. Received: {error}. "
@@ -83,7 +91,14 @@ def quantize(content: bytes, samples: Samples, request: Request, layers: LayerNa
         ) from error
 
 
-def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNames, worker: Worker) -> Reduced:
+def _reduced(
+    content: bytes,
+    samples: Samples,
+    request: Request,
+    layers: LayerNames,
+    worker: Worker,
+    finish: Callable[[Editor], None] | None,
+) -> Reduced:
     plain = Editor(content)
     plain.give_own_names()
     named, main = plain.bytes(), plain.main()
@@ -115,6 +130,8 @@ def _reduced(content: bytes, samples: Samples, request: Request, layers: LayerNa
             add_float_ends(editor)
     editor.name_ends(*(tuple(main.tensors[i].name for i in ends) for ends in (main.inputs, main.outputs)))
     versioned(editor)
+    if finish:
+        finish(editor)
     ended = editor.bytes()
     if request.quantize not in INTEGER_BITS:
         return Reduced(ended)
@@ -176,7 +193,7 @@ def _put_tables(editor: Editor, islands: Islands, samples: Samples, worker: Work
     few = tuple(array[:_TABLE_SAMPLES] for array in samples.inputs)
     content = editor.bytes()
     observed = worker.call("sqp_tflite.quantize.quantize:codes_here", content, few, names)
-    wrong = verify(editor.graph, read(content), tables, observed)
+    wrong = verify(editor.graph, ends(content), tables, observed)
     if wrong:
         raise CrashedError(f"The tables of the lowered file are wrong: {' '.join(wrong)} Use another --lowering.")
     return tables

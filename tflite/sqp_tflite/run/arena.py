@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -9,11 +10,12 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from sqp_tflite import worker
+from sqp_tflite import private, worker
 from sqp_tflite.errors import TFLiteFileError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
-from sqp_tflite.flatbuffer.schema import inputs_of
+from sqp_tflite.flatbuffer.schema import holds, inputs_of
 from sqp_tflite.versions import version
 from sqp_tflite.wording import said
 
@@ -93,6 +95,22 @@ def measure(model: bytes) -> Arena:
     with worker.lent("arena", ("numpy", "tflite_micro")) as child:
         found: Arena = child.call("sqp_tflite.run.arena:search", model)
     return found
+
+
+def opened(model: bytes, size: int) -> Any:
+    """Returns a file in the interpreter of TensorFlow Lite Micro, in this process, which native code may crash.
+
+    Its package unpacks the file in Python to count the variables, which takes longer than everything else.
+
+    Args:
+        model: The file's bytes.
+        size: Bytes of the arena.
+    """
+    from tflite_micro import runtime
+
+    counted = private.returning("variables", 0) if not holds(model, "VAR_HANDLE") else contextlib.nullcontext()
+    with counted:
+        return runtime.Interpreter.from_bytes(model, arena_size=size)
 
 
 def search(model: bytes) -> Arena:
@@ -226,10 +244,9 @@ def _try(model: bytes, inputs: int, size: int, runs: int = 1, allocations: bool 
 def _invoke(model: bytes, inputs: int, size: int, runs: int, allocations: bool) -> int:
     """Returns 0 when the model allocated and ran; a failure is an exit code, since nobody can catch it here."""
     import numpy as np
-    from tflite_micro import runtime
 
     try:
-        interpreter = runtime.Interpreter.from_bytes(model, arena_size=size)
+        interpreter = opened(model, size)
         for index in range(inputs):
             details = interpreter.get_input_details(index)
             interpreter.set_input(np.zeros(details["shape"], details["dtype"]), index)

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from sqp_tflite.accept import quoted
 from sqp_tflite.errors import CrashedError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
-from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.flatbuffer.read import ends, read
 from sqp_tflite.limits import Limit
 from sqp_tflite.ops.policy import NAMES, RELEASES, RUNTIMES, runtime_of
+from sqp_tflite.run import arena
 from sqp_tflite.run.arena import tensor_bytes
 from sqp_tflite.worker import ChildError, lent
 
@@ -109,17 +110,16 @@ def within(runtime: str, function: str, *arguments: Any) -> Any:
 
 def run_here(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outputs:
     """Does the work of `run` in this process, which native code may crash."""
-    graph = read(content)
-    opened = open_here(runtime, content)
-    rows: list[list[NDArray[Any]]] = [[] for _ in graph.outputs]
+    (ins, outs), opened = ends(content), open_here(runtime, content)
+    rows: list[list[NDArray[Any]]] = [[] for _ in outs]
     for sample in range(len(inputs[0])):
-        for place, tensor in enumerate(graph.inputs):
+        for place, tensor in enumerate(ins):
             opened.set(place, encode(inputs[place][sample].reshape(tensor.shape), tensor))
         opened.invoke()
         for place, row in enumerate(rows):
             row.append(opened.get(place))
     codes = tuple(np.concatenate([value if value.shape[:1] == (1,) else value[None] for value in row]) for row in rows)
-    return outputs_of(graph.outputs, codes)
+    return outputs_of(outs, codes)
 
 
 def outputs_of(tensors: Sequence[Tensor], codes: tuple[NDArray[Any], ...]) -> Outputs:
@@ -260,9 +260,7 @@ def _open_lite(runtime: str, content: bytes) -> _Lite:
 
 
 def _open_tflm(content: bytes) -> _Micro:
-    from tflite_micro import runtime
-
-    return _Micro(runtime.Interpreter.from_bytes(content, arena_size=ample_arena(content)))
+    return _Micro(arena.opened(content, ample_arena(content)))
 
 
 def ample_arena(content: bytes) -> int:

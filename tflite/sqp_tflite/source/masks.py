@@ -67,9 +67,9 @@ def masks(loaded: Loaded, inputs: Samples, wanted: Combination) -> Masks:
         BadInputError: A layer of the model raises an error.
     """
     found = dict(sites.paths(loaded.model)) if loaded.model is not None and inputs.given else {}
-    if not _in_the_way(found.values(), wanted):
-        return Masks()
     makers = _makers(found)
+    if not makers or not _in_the_way(found.values(), wanted):
+        return Masks()
     samples: dict[str, set[int]] = {path: set() for path in makers.values()}
     start = 0
 

@@ -17,12 +17,13 @@ import tensorflow as tf
 from sqp_keras import forms
 from sqp_keras.family.algebraic import evaluate
 from sqp_keras.models import sites
-from sqp_tflite import private
+from sqp_tflite import collecting, private
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.layer_names import FORM_SCOPE, MODEL_SCOPE, LayerNames, in_scope, scope_name
 from sqp_tflite.report import Finding, Kind, StatePair
 from sqp_tflite.source import hooks
 from sqp_tflite.source.finite import require_constants
+from sqp_tflite.source.freezing import FrozenGraph, frozen
 from sqp_tflite.source.keras_errors import running
 from sqp_tflite.source.load import InputSpec
 from sqp_tflite.source.masks import none_masked, watched
@@ -74,7 +75,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
         BadInputError: A layer of the model raises an error, or `states` do not fit the model, or it holds NaN.
         EnvironmentMissingError: This TensorFlow cannot write weights into a graph in the known way.
     """
-    freeze, loaded = private.require("freeze"), plan.loaded
+    loaded = plan.loaded
     names: list[str] = []
     steps: dict[str, int] = {}
 
@@ -85,20 +86,20 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
         return [tf.identity(value) for value in outputs.values()]
 
     specs = [tf.TensorSpec((1, *spec.shape), spec.dtype, name=scope_name(spec.name)) for spec in loaded.inputs]
-    with _exchanged(plan, steps), running(loaded.source):
+    with collecting.later(), _exchanged(plan, steps), running(loaded.source):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers, owners=loaded.owners)
     _refuse_state(concrete.graph, layers)
-    with running(loaded.source):
-        frozen = freeze(concrete)
-    definition = frozen.graph.as_graph_def()
-    inputs = [tensor.op.name for tensor in frozen.inputs]
-    outputs = _name_outputs(definition, [tensor.name for tensor in frozen.outputs], names)
+    with collecting.later(), running(loaded.source):
+        held = frozen(concrete)
+    definition = held.definition
+    inputs = [tensor.op.name for tensor in held.inputs]
+    outputs = _name_outputs(definition, [tensor.name for tensor in held.outputs], names)
     named = tuple(
         InputSpec(node, spec.shape, spec.dtype, spec.categories)
         for node, spec in zip(inputs, loaded.inputs, strict=True)
     )
-    behind = _sources(frozen)
+    behind = _sources(held)
     sources = dict(zip(outputs, (tensor.op.name for tensor in behind), strict=True))
     made = tuple((name, layers.of(source)) for name, source in sources.items())
     fused = tuple((name, layers.of(_contraction(tensor.op).name)) for name, tensor in zip(outputs, behind, strict=True))
@@ -106,7 +107,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
     layers = LayerNames(loaded.layers, made, fused, loaded.owners)
     ends = [
         InputSpec(name, tuple(tensor.shape[1:].as_list()) if tensor.shape.rank else (), tensor.dtype.name)
-        for name, tensor in zip(names, frozen.outputs, strict=True)
+        for name, tensor in zip(names, held.outputs, strict=True)
     ]
     pairs = tuple(
         StatePair(outputs[out], named[into].name, out, into) for out, into in state_pairs(loaded, ends, states)
@@ -175,10 +176,10 @@ def _name_outputs(definition: Any, tensors: list[str], names: list[str]) -> tupl
     return tuple(chosen)
 
 
-def _sources(frozen: Any) -> list[Any]:
+def _sources(held: FrozenGraph) -> list[Any]:
     """The tensors behind the identities that `traced` puts around each output."""
     found = []
-    for tensor in frozen.outputs:
+    for tensor in held.outputs:
         while tensor.op.type == "Identity":
             tensor = tensor.op.inputs[0]
         found.append(tensor)
