@@ -1,6 +1,7 @@
 """One time step of a model of sequences: what becomes a state, what is refused, and that it gives what Keras gives."""
 
 import dataclasses
+import re
 
 import keras
 import numpy as np
@@ -202,6 +203,50 @@ def test_a_model_is_made_for_the_length_of_the_data_or_says_why_not():
     fixed = sequential(L.LSTM(2, return_sequences=True), L.Flatten(), L.Dense(1))
     with pytest.raises(BadInputError, match="Received: 20 steps.*which takes 12"):
         for_sequences(load(fixed), 20)
+
+
+MASKED = {
+    "Masking": (lambda: sequential(L.Masking(name="mask"), L.LSTM(4, name="lstm", **GATES), L.Dense(2)), 0.0),
+    "Embedding": (
+        lambda: functional(
+            lambda x: L.GRU(4, return_sequences=True, name="gru", **GATES)(
+                L.Embedding(5, 3, mask_zero=True, name="mask")(x)
+            ),
+            (T,),
+            "int32",
+        ),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_masked_steps_are_refused_and_left_out_on_the_device(name):
+    build, masked = MASKED[name]
+    model = build()
+    loaded = load(model)
+    x = np.maximum(inputs_of(loaded), 1) if name == "Embedding" else inputs_of(loaded)
+    gap = x.copy()
+    gap[0, 3:5] = masked
+    words = r"`mask` masks steps of 1 of the 5 samples"
+    with pytest.raises(RefusedError) as refusal:
+        export(model, step=True, data={"x": gap}, dry_run=True)
+    (finding,) = refusal.value.findings
+    assert re.search(words, finding.rule) and "full sequences only" in finding.remedy
+    # What it says to do: pass full sequences, and do not call the file for a masked step.
+    made = export(model, step=True, data={"x": x})
+    assert any("Keras masks steps in `mask`" in note and "leave out the call" in note for note in made.report.notes)
+    with pytest.raises(RefusedError):
+        check(model, made.model_bytes, {"x": gap})
+    kept = np.delete(gap[0], [3, 4], axis=0)
+    wanted = np.asarray(model(gap[:1]))[0]
+    found = fed_bytes("litert", made.model_bytes, made.report, kept)
+    np.testing.assert_allclose(found[-1], wanted[-1] if wanted.ndim > 1 else wanted, rtol=0, atol=1e-5)
+
+
+def test_made_up_sequences_have_no_masked_step():
+    for build, _ in MASKED.values():
+        assert export(build(), step=True).report.verdict == "ok"
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,8 @@ def test_a_fixed_number_of_steps_is_written_out(layer, quantize, lowering):
     report = export(built, data=data(), quantize=quantize, lowering=lowering).report
     assert report.verdict == "ok"
     assert "WHILE" not in {row.op for row in report.ops}
-    assert any("is written out for its 4 time steps" in note and "operators" in note for note in report.notes)
+    (note,) = [note for note in report.notes if "is written out for its 4 time steps" in note]
+    assert "operators" in note and f"an arena of {report.memory.arena_bytes:,} bytes" in note and "--step" in note
     after = [rnn.unroll for rnn in built._flatten_layers() if isinstance(rnn, L.RNN)]
     assert before == after
 

@@ -195,7 +195,9 @@ class Journal:
         steps = self.get(Steps)
         notes += step_notes(steps.written) if steps else ()
         if traced and graph:
-            notes += unroll.notes(dict(traced.steps), graph, traced.layers) + _cast_notes(traced, graph) + traced.notes
+            arena = measured.arena.needed if measured and measured.arena else None
+            notes += unroll.notes(dict(traced.steps), graph, traced.layers, arena)
+            notes += _cast_notes(traced, graph) + traced.notes
         notes += reduced.notes if reduced else ()
         notes += release_notes(graph, self.options.wanted.target, self._stand_in()) if graph else ()
         notes += measured.arena.notes if measured and measured.arena else ()

@@ -38,6 +38,7 @@ from sqp_tflite.source.made_up import Scale
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
 from sqp_tflite.source.step.lengths import MADE_UP_STEPS, for_sequences, lengths
+from sqp_tflite.source.step.masked import unmasked
 from sqp_tflite.source.step.step import stepped
 
 _ACCEPT: Mapping[str, accept.Accept] = {
@@ -101,6 +102,7 @@ def check(
     Raises:
         PairingError: An argument is not of the kind that its parameter takes, one of model, file and data cannot be
             read, or their inputs or outputs don't fit together.
+        RefusedError: The file computes one time step, and the model masks steps of the data.
     """
     parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
     parameters |= {"imports": imports, "hard_sigmoid": hard_sigmoid}
@@ -137,6 +139,8 @@ def check(
     codes = [codes_of(graph, place) for place in fed.places[: len(loaded.inputs)]]
     made_up = functools.partial(_scales, loaded, codes)
     chosen = samples(arrays, loaded.inputs, allowed, made_up)
+    if step:
+        chosen = unmasked(loaded, chosen)
     if given["ends"] and not step:
         chosen = chosen.with_sets(extremes(codes, chosen))
     if progress:

@@ -41,6 +41,7 @@ from sqp_tflite.source.load import load
 from sqp_tflite.source.records import scales
 from sqp_tflite.source.samples import GivenData, open_data, samples
 from sqp_tflite.source.step.lengths import MADE_UP_STEPS, for_sequences, lengths
+from sqp_tflite.source.step.masked import unmasked
 from sqp_tflite.source.step.step import Steps
 from sqp_tflite.validate import inputs, places, style, validate
 from sqp_tflite.worker import Worker, lent, may_fork
@@ -240,6 +241,8 @@ def _loaded(options: ExportOptions) -> Given:
     if options.step:
         loaded = for_sequences(loaded, lengths(shapes))
     inputs = samples(opened, loaded.inputs, allowed, lambda: scales(loaded))
+    if options.step:
+        inputs = unmasked(loaded, inputs)
     return Given(loaded, inputs, scaling_warnings(loaded, inputs), allowed)
 
 

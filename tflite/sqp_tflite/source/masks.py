@@ -67,10 +67,31 @@ def masks(loaded: Loaded, inputs: Samples, wanted: Combination) -> Masks:
         BadInputError: A layer of the model raises an error.
     """
     found = dict(sites.paths(loaded.model)) if loaded.model is not None and inputs.given else {}
-    makers = _makers(found)
-    if not makers or not _in_the_way(found.values(), wanted):
+    if not _in_the_way(found.values(), wanted):
         return Masks()
+    samples = masked_samples(loaded, inputs)
+    return Masks(tuple((path, len(odd)) for path, odd in samples.items()), len(inputs)) if samples else Masks()
+
+
+def masking(model: Any) -> tuple[str, ...]:
+    """Returns the paths of a Keras model's layers that mask time steps."""
+    return tuple(dict.fromkeys(_makers(dict(sites.paths(model))).values()))
+
+
+def masked_samples(loaded: Loaded, inputs: Samples) -> dict[str, set[int]]:
+    """Returns {layer that masks steps: the samples in which it masks some}; {} for a model without such layers.
+
+    Args:
+        loaded: The model.
+        inputs: The samples, on which it is run.
+
+    Raises:
+        BadInputError: A layer of the model raises an error.
+    """
+    makers = _makers(dict(sites.paths(loaded.model))) if loaded.model is not None else {}
     samples: dict[str, set[int]] = {path: set() for path in makers.values()}
+    if not makers:
+        return samples
     start = 0
 
     def saw(maker: Any, mask: Any) -> bool:
@@ -83,7 +104,7 @@ def masks(loaded: Loaded, inputs: Samples, wanted: Combination) -> Masks:
     with watched(saw), running(loaded.source):
         for start in range(0, len(inputs), _CHUNK):
             loaded.call([array[start : start + _CHUNK] for array in inputs.inputs])
-    return Masks(tuple((path, len(odd)) for path, odd in samples.items()), len(inputs))
+    return samples
 
 
 @contextlib.contextmanager

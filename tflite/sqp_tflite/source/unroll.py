@@ -47,14 +47,16 @@ def unrolled(model: Any, steps: dict[str, int]) -> Iterator[None]:
         yield
 
 
-def notes(steps: dict[str, int], graph: Graph, layers: LayerNames) -> tuple[str, ...]:
+def notes(steps: dict[str, int], graph: Graph, layers: LayerNames, arena: int | None = None) -> tuple[str, ...]:
     """Returns one sentence per layer that was written out, with its share of the file's operators.
 
     Args:
         steps: What `unrolled` found.
         graph: The converted file.
         layers: Names the layer of each operator.
+        arena: Bytes that the file needs on the device; None if they were not measured.
     """
+    needed = f", an arena of {arena:,} bytes" if arena else ""
     counts = Counter(
         layers.of(subgraph.tensors[op.outputs[0]].name, op.name) for subgraph, op in graph.all_ops() if len(op.outputs)
     )
@@ -64,7 +66,7 @@ def notes(steps: dict[str, int], graph: Graph, layers: LayerNames) -> tuple[str,
         own = sum(count for layer, count in counts.items() if layer == path or layer.startswith(f"{path}/"))
         found.append(
             f"`{path}` is written out for its {length} time step{'s' if length > 1 else ''}: {own} of the file's "
-            f"{total} operators, {graph.size_bytes:,} bytes in all."
+            f"{total} operators, {graph.size_bytes:,} bytes in all{needed}."
             + (" Run step by step, --step makes a file of one of them." if length > 1 else "")
         )
     return tuple(found)

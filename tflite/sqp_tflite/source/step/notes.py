@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sqp_tflite.source.masks import masking
+from sqp_tflite.source.step.masked import NOT_FED
 from sqp_tflite.source.step.step import Step
 from sqp_tflite.wording import listed
 
@@ -25,6 +27,9 @@ def notes(step: Step) -> tuple[str, ...]:
         f"The file computes one time step of `{step.loaded.source}`: copy each of its {len(names)} state outputs, byte "
         f"by byte, into the input of the same name ({listed(names, _MOST)}), and begin a sequence {start}."
     ]
+    if masked := masking(step.loaded.model):
+        which = ", ".join(f"`{path}`" for path in masked[:_MOST])
+        found.append(f"Keras masks steps in {which}, the file does not: {NOT_FED}")
     for place, name in enumerate(step.outputs):
         late, sequence = step.late[place], step.sequences[place]
         if not sequence and not late:
