@@ -196,7 +196,9 @@ class Journal:
         notes += step_notes(steps.written) if steps else ()
         if traced and graph:
             arena = measured.arena.needed if measured and measured.arena else None
-            notes += unroll.notes(dict(traced.steps), graph, traced.layers, arena)
+            notes += unroll.notes(
+                planned.loaded.model if planned else None, dict(traced.steps), graph, traced.layers, arena
+            )
             notes += _cast_notes(traced, graph) + traced.notes
         notes += reduced.notes if reduced else ()
         notes += release_notes(graph, self.options.wanted.target, self._stand_in()) if graph else ()

@@ -47,15 +47,20 @@ def unrolled(model: Any, steps: dict[str, int]) -> Iterator[None]:
         yield
 
 
-def notes(steps: dict[str, int], graph: Graph, layers: LayerNames, arena: int | None = None) -> tuple[str, ...]:
+def notes(
+    model: Any, steps: dict[str, int], graph: Graph, layers: LayerNames, arena: int | None = None
+) -> tuple[str, ...]:
     """Returns one sentence per layer that was written out, with its share of the file's operators.
 
     Args:
+        model: The Keras model.
         steps: What `unrolled` found.
         graph: The converted file.
         layers: Names the layer of each operator.
         arena: Bytes that the file needs on the device; None if they were not measured.
     """
+    held = [layer for _, layer in sites.paths(model)] if steps else []
+    forwards = not any(isinstance(one, keras.layers.Bidirectional) or _backwards(one) for one in held)
     needed = f", an arena of {arena:,} bytes" if arena else ""
     counts = Counter(
         layers.of(subgraph.tensors[op.outputs[0]].name, op.name) for subgraph, op in graph.all_ops() if len(op.outputs)
@@ -67,9 +72,13 @@ def notes(steps: dict[str, int], graph: Graph, layers: LayerNames, arena: int | 
         found.append(
             f"`{path}` is written out for its {length} time step{'s' if length > 1 else ''}: {own} of the file's "
             f"{total} operators, {graph.size_bytes:,} bytes in all{needed}."
-            + (" Run step by step, --step makes a file of one of them." if length > 1 else "")
+            + (" Run step by step, --step makes a file of one of them." if length > 1 and forwards else "")
         )
     return tuple(found)
+
+
+def _backwards(layer: Any) -> bool:
+    return bool(getattr(layer, "go_backwards", False))
 
 
 def _refused(path: str, layer: Any, length: int | None) -> RefusedError:
