@@ -20,7 +20,6 @@ from sqp_tflite.quantize.conversions import conversions
 from sqp_tflite.quantize.quantize import Reduced, all_findings
 from sqp_tflite.quantize.quantize import quantize as reduce
 from sqp_tflite.quantize.recipe import Request
-from sqp_tflite.quantize.states import NARROW, widens
 from sqp_tflite.report import Finding, LayerError, StatePair
 from sqp_tflite.run.by_step import require_same
 from sqp_tflite.run.sequences import rows, stream
@@ -77,9 +76,7 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     masked = done.keep(masks(changed.loaded, given.inputs, options.wanted))
     model = done.keep(_steps(changed, given)).written.loaded if options.step else changed.loaded
     found = plan(model, options.wanted)
-    narrow = options.step and options.wanted.quantize == "int8" and not widens(options.wanted.target)
-    notes = (*found.notes, NARROW) if narrow else found.notes
-    return changed, done.keep(dataclasses.replace(found, notes=notes, full=masked.full))
+    return changed, done.keep(dataclasses.replace(found, full=masked.full))
 
 
 def _steps(changed: Exchanged, given: Given) -> Steps:

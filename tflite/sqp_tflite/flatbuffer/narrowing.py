@@ -56,6 +56,25 @@ def narrow(editor: Editor, wanted: Callable[[frozenset[str]], bool]) -> bool:
     return bool(replaced)
 
 
+def widen_by_float(editor: Editor) -> None:
+    """Puts DEQUANTIZE and QUANTIZE in the place of each QUANTIZE from int8 to int16, which some interpreters lack.
+
+    Every int8 number is a float32 number, so that the same codes come out.
+
+    Args:
+        editor: Of a quantised file.
+    """
+    main, replaced = editor.main(), dict[int, list[NewOp]]()
+    for op in main.ops:
+        source, result = (main.tensors[ends[0]] for ends in (op.inputs, op.outputs))
+        if op.name == "QUANTIZE" and (source.dtype, result.dtype) == ("int8", "int16"):
+            real = editor.add_tensor(f"{result.name}/real", "float32", result.shape)
+            back = NewOp("DEQUANTIZE", (source.index,), (real,), "DequantizeOptions")
+            replaced[op.index] = [back, _quantize(real, result.index)]
+    if replaced:
+        editor.replace_ops(replaced)
+
+
 def _quantize(source: int, result: int) -> NewOp:
     return NewOp("QUANTIZE", (source,), (result,), "QuantizeOptions")
 

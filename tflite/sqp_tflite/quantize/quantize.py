@@ -14,7 +14,7 @@ from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.float_ends import add_float_ends
 from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Subgraph, Tensor
 from sqp_tflite.flatbuffer.integer_ends import settle_ends
-from sqp_tflite.flatbuffer.narrowing import narrow
+from sqp_tflite.flatbuffer.narrowing import narrow, widen_by_float
 from sqp_tflite.flatbuffer.op_versions import versioned
 from sqp_tflite.flatbuffer.pooling import pool_first
 from sqp_tflite.flatbuffer.read import ends, read
@@ -24,7 +24,7 @@ from sqp_tflite.ops.combinations import INTEGER_IO, require_data
 from sqp_tflite.quantize import calibration
 from sqp_tflite.quantize.islands import Islands
 from sqp_tflite.quantize.recipe import INTEGER_BITS, Request, whole_codes
-from sqp_tflite.quantize.states import shared
+from sqp_tflite.quantize.states import shared, widens
 from sqp_tflite.report import Finding, Kind, LayerError
 from sqp_tflite.run import layer_errors
 from sqp_tflite.source.samples import Samples
@@ -129,6 +129,8 @@ def _reduced(
         if request.float_io:
             add_float_ends(editor)
     editor.name_ends(*(tuple(main.tensors[i].name for i in ends) for ends in (main.inputs, main.outputs)))
+    if quantized.wide.places and not widens(request.target):
+        widen_by_float(editor)
     versioned(editor)
     if finish:
         finish(editor)

@@ -23,7 +23,7 @@ from sqp_tflite.ops.policy import kernels
 from sqp_tflite.quantize.calibration import SMALLEST_RANGE
 from sqp_tflite.quantize.exact import narrowed, settled
 from sqp_tflite.quantize.islands import Islands, islands
-from sqp_tflite.quantize.states import NO_ACCUMULATORS, Accumulators, accumulators, widens
+from sqp_tflite.quantize.states import NO_ACCUMULATORS, Accumulators, accumulators
 
 INTEGER_BITS = {"int8": 8, "int16x8": 16}
 """Bits of the activations in the integer types; weights have 8 bits in both."""
@@ -159,7 +159,7 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
 
 
 def _accumulators(graph: Subgraph, request: Request, chosen: Islands) -> Accumulators:
-    if not request.step or INTEGER_BITS[request.quantize] == 16 or not widens(request.target):
+    if not request.step or INTEGER_BITS[request.quantize] == 16:
         return NO_ACCUMULATORS
     return accumulators(graph, request.states, chosen.activations | chosen.tables)
 

@@ -36,17 +36,13 @@ class Accumulators:
 def widens(target: str) -> bool:
     """Returns whether an interpreter has a QUANTIZE from int8 to int16, which tflite-runtime 2.14 refuses.
 
+    Without it a file gets DEQUANTIZE and QUANTIZE (`narrowing.widen_by_float`).
+
     Args:
         target: One of `policy.TARGETS`.
     """
     return runtime_of(target) != "tflite-runtime"
 
-
-NARROW = (
-    "States that add up small numbers (an LSTM's c, a GRU's h) stay int8, which loses what is below a step: "
-    "tflite-runtime has no QUANTIZE from int8 to int16. Use --quantize int16x8, or another --target, for long runs."
-)
-"""What is said before the conversion where a target has no wide states."""
 
 NO_ACCUMULATORS = Accumulators()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ def frozen(concrete: Any) -> FrozenGraph:
     weights = {id(concrete.graph.internal_captures[place]) for place in places}
     inputs = [tensor for tensor in concrete.inputs if id(tensor) not in weights]
     names = [tensor.op.name for tensor in (*inputs, *concrete.outputs)]
-    definition = tf.compat.v1.graph_util.extract_sub_graph(definition, names)
+    _keep(definition, names)
     graph = tf.Graph()
     with graph.as_default():
         tf.import_graph_def(definition, name="")
@@ -54,3 +55,17 @@ def frozen(concrete: Any) -> FrozenGraph:
     for ours, theirs in zip(ends[0], inputs, strict=True):
         ours.set_shape(theirs.shape)
     return FrozenGraph(definition, tuple(ends[0]), tuple(ends[1]))
+
+
+def _keep(definition: Any, names: Iterable[str]) -> None:
+    """Leaves only the nodes that some nodes depend on, and these themselves."""
+    nodes, needed, left = {node.name: node for node in definition.node}, set[str](), list(names)
+    while left:
+        name = left.pop()
+        if name not in needed:
+            needed.add(name)
+            left += [read.removeprefix("^").partition(":")[0] for read in nodes[name].input]
+    kept = [node for node in definition.node if node.name in needed]
+    if len(kept) < len(nodes):
+        del definition.node[:]
+        definition.node.extend(kept)
