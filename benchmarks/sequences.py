@@ -89,7 +89,7 @@ def six(names: list[str]) -> list[str]:
     lines = [f"{heads} error at 1, T/4, T/2, T, 4T |", "|---|---:|---:|---|---:|---:|---:|---:|---|"]
     for name in names:
         model, steps = sequences.build(name), sequences.NETS[name][1]
-        whole, step = (sequences.operators(model, one) for one in (False, True))
+        whole, step = (sequences.operators(model, one, accurate=True) for one in (False, True))
         shape = (SEQUENCES, *model.inputs[0].shape[1:])
         data = {"x": np.random.default_rng(SEED).normal(size=shape).astype(np.float32)}
         for place, (form, options) in enumerate(FORMS):
@@ -155,6 +155,13 @@ def digits() -> list[str]:
     return lines
 
 
+def put(networks: list[str], trained: list[str]) -> None:
+    """Writes the tables into the page."""
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    made = "\n".join([BEGIN, "", *networks, "", *_SAID, "", *trained, "", END])
+    PAGE.write_text(before + made + rest.partition(END)[2], "utf-8")
+
+
 def main() -> None:
     """Measures, prints, and writes the page if that is asked for."""
     from tools import sequences
@@ -169,10 +176,7 @@ def main() -> None:
     tables = six(names)
     print(f"{time.monotonic() - began:.0f} s")
     if chosen.write:
-        text = PAGE.read_text("utf-8")
-        before, _, rest = text.partition(BEGIN)
-        made = "\n".join([BEGIN, "", *tables, "", *_SAID, "", *trained, "", END])
-        PAGE.write_text(before + made + rest.partition(END)[2], "utf-8")
+        put(tables, trained)
 
 
 _SAID = (

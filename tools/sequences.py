@@ -49,6 +49,9 @@ def pedal(steps):
     return keras.Model(x, L.Add()([x, L.Dense(1)(L.LSTM(20, return_sequences=True)(x))]))
 
 
+_MAX_ERROR = 3e-4
+"""Of the sums: four terms for each gate, as an export takes for most networks."""
+
 NETS: Mapping[str, tuple[Callable[[int], keras.Model], int]] = {
     "RNNoise (Z14)": (rnnoise, 100),
     "MNIST LSTM (Z05)": (mnist_lstm, 28),
@@ -71,23 +74,29 @@ def build(name: str) -> keras.Model:
     return model
 
 
-def operators(model: keras.Model, step: bool) -> int:
+def operators(model: keras.Model, step: bool, accurate: bool = False) -> int:
     """Returns how many operators the converter writes for a model: for all of its time steps, or for one.
 
     Args:
         model: A model of sequences.
         step: Whether to count those of one step.
+        accurate: Whether its activations become sums of square roots.
     """
     from sqp_tflite.flatbuffer.read import read
     from sqp_tflite.source.convert import IMPORTS, convert
+    from sqp_tflite.source.exchange import exchange
     from sqp_tflite.source.load import load
     from sqp_tflite.source.plan import plan
     from sqp_tflite.source.rewrites import on_device
+    from sqp_tflite.source.samples import samples
     from sqp_tflite.source.step.step import stepped
     from sqp_tflite.source.trace import trace
     from sqp_tflite.worker import lent
 
     loaded = load(model)
+    if accurate:
+        made_up = samples(None, loaded.inputs)
+        loaded = exchange(loaded, made_up, replace="accurate", head="keep", max_error=_MAX_ERROR).loaded
     made = stepped(loaded) if step else None
     planned = plan(made.loaded if made else loaded)
     states = {state.name: state.name for state in made.states} if made else None

@@ -37,6 +37,8 @@ _TABLE_SAMPLES = 8
 
 _MOST_STATES = 6
 
+_BY_FLOAT = "tflite-runtime turns int8 into int16 by way of float32: a DEQUANTIZE and a QUANTIZE each time."
+
 _OTHER_WAY = "Write the layer with other operations, or export it in float32."
 
 
@@ -116,6 +118,7 @@ def _reduced(
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
     if wide := sorted(quantized.wide.inputs):
         notes += (f"The states {listed(wide, _MOST_STATES)} add up small numbers: they and their sums are int16.",)
+        notes += (_BY_FLOAT,) if not widens(request.target) else ()
     editor = Editor(quantized.content)
     if quantized.wide.places and quantized.islands.tables and narrow(editor, quantized.islands.becomes_tables):
         editor = Editor(editor.bytes())
