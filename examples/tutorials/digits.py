@@ -119,8 +119,8 @@ show(rows)
 #
 # ## Look at the answers
 #
-# To see single answers we run the int8 file ourselves, as firmware would. Each pixel becomes a code,
-# `pixel / scale + zero_point`, rounded. The largest code at the output wins.
+# To see single answers we run the int8 file ourselves, as firmware would. Each pixel becomes a code, `pixel / scale +
+# zero_point`, rounded. The largest code at the output wins.
 
 # %%
 interpreter = Interpreter("digits_int8.tflite")

@@ -6,8 +6,8 @@
 # *sigma*, its expected error.
 #
 # **Why squareplus.** Sigma must be positive. Usually softplus makes it so, with `exp` and `log`. Squareplus is also
-# positive everywhere and smooth, and needs a square root only. It has one trap, which this page shows: it must not
-# come too close to zero.
+# positive everywhere and smooth, and needs a square root only. Two traps are on the way: a sigma that shrinks to
+# nothing in training, and a small sigma in 8 bits.
 #
 # This page is the script [examples/tutorials/mean_and_sigma.py](../../examples/tutorials/mean_and_sigma.py), which VS
 # Code and Jupyter open as a notebook. It needs `pip install 'sqp-keras[demo,plots]'` and runs in well under a minute.
@@ -76,9 +76,7 @@ surest = np.argsort(made[:, 1])[: len(gap) // 2]
 unsure = np.argsort(made[:, 1])[len(gap) // 2 :]
 within = [np.mean(gap < times * made[:, 1]) for times in (1, 2)]
 print(f"within one sigma: {within[0]:.0%} of the patients; within two: {within[1]:.0%}")
-print(
-    f"mean error of the surer half {unit * gap[surest].mean():.0f}, of the other half {unit * gap[unsure].mean():.0f}"
-)
+print(f"mean error of the surer half {unit * gap[surest].mean():.0f}, the other half {unit * gap[unsure].mean():.0f}")
 
 # %% [markdown]
 # For a normal distribution 68 % and 95 % would be right. The second line is the use of it all: where the network says
@@ -97,8 +95,8 @@ for row in report.plan:
 # %% [markdown]
 # ## The trap: a small sigma in 8 bits
 #
-# An int8 output has 256 values for all that it holds. Here mean goes from about -2 to 2, and sigma from about 0.5 to
-# 1. If both share one tensor, they share one scale, and sigma gets only a few dozen of the values. Give each its own
+# An int8 output has 256 values for all that it holds. Here mean goes from about -2 to 2, and sigma from about 0.4 to
+# 1.4. If both share one tensor, they share one scale, and sigma gets only a few dozen of the values. Give each its own
 # output tensor, and each gets its own scale. Weights do not change by this: it is the same network without the last
 # layer.
 #

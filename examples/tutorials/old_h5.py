@@ -98,9 +98,9 @@ for row in report.agreement:
         print(f"against {row.against}: largest error {row.error_of_range:.1e} of the range{words}")
 
 # %% [markdown]
-# For int8 add two options. The sum of square roots becomes a table of 256 entries, so its length costs nothing.
-# As always, training images give the ranges, and the test images give the accuracy. `check` knows from the file that
-# it has no softmax.
+# For int8 add two options. The sum of square roots becomes a table of 256 entries, so its length costs nothing. As
+# always, training images give the ranges, and the test images give the accuracy. `check` knows from the file that it
+# has no softmax.
 
 # %%
 options = {"replace": "accurate", "head": "logits", "quantize": "int8", "lowering": "table"}
