@@ -1,12 +1,15 @@
 """Finished TFLite files as the model: repaired, exchanged, quantised, compared with themselves or a reference."""
 
 import re
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sqp_tflite
+from models import converted
 from spellings import SPELLINGS, Speller
 from sqp_tflite.agreement import GIVEN, WRITTEN
 from sqp_tflite.finished.model import described, end_names, loaded, without_heads
@@ -241,6 +244,57 @@ def test_ends_without_a_batch_are_fed_whole(tmp_path):
     found = held.call([np.ones((3, 6), np.float32), -np.ones((3, 4), np.float32)])
     assert {name: values.shape for name, values in found.items()} == {"y": (3, 6), "new": (3, 4)}
     assert sqp_tflite.export(path).report.verdict == "ok"
+
+
+@pytest.fixture(scope="module")
+def two_signatures():
+    """A file of two graphs; the batch of the second is open."""
+    module = tf.Module()
+    module.w = tf.Variable(np.eye(4, 3, dtype="float32"))
+    spec = tf.TensorSpec
+    first = tf.function(lambda x: {"p": tf.tanh(x)}, input_signature=[spec([1, 7], tf.float32, "x")])
+    other = tf.function(lambda x: {"o": x @ module.w}, input_signature=[spec([None, 4], tf.float32, "x")])
+    graphs = [first.get_concrete_function(), other.get_concrete_function()]
+    with tempfile.TemporaryDirectory() as folder:
+        tf.saved_model.save(module, folder, {"a": graphs[0], "b": graphs[1]})
+        return tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=["a", "b"]).convert()
+
+
+@pytest.mark.parametrize("replace", [None, "accurate"])
+def test_a_graph_that_the_main_one_does_not_call_is_left_out(two_signatures, replace, tmp_path):
+    path = tmp_path / "two.tflite"
+    path.write_bytes(two_signatures)
+    assert len(read(two_signatures).subgraphs) == 2
+    if replace is None:
+        with pytest.raises(sqp_tflite.RefusedError) as refusal:  # Of tanh only.
+            sqp_tflite.export(path)
+        assert {finding.op for finding in refusal.value.findings} == {"TANH"}
+        return
+    done = sqp_tflite.export(path, replace=replace)
+    held = read(done.model_bytes)
+    assert [(one.key, one.subgraph) for one in held.signatures] == [("a", 0)] and len(held.subgraphs) == 1
+    assert any("the main graph, `a`, is kept, without `b`" in note for note in done.report.notes)
+    assert {row.status for row in sqp_tflite.check(path, done.model_bytes)} == {"ok"}
+
+
+def test_a_graph_that_is_called_stays():
+    content = converted(lambda x: tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0, x))[1], (1, 4))
+    editor = Editor(content)
+    editor.drop_unused()
+    assert len(read(editor.bytes()).subgraphs) == len(read(content).subgraphs) > 1
+
+
+@pytest.mark.parametrize("call", [sqp_tflite.export, lambda path: sqp_tflite.check(path, path)])
+def test_an_input_of_any_number_of_dimensions_is_refused_and_one_of_none_is_not(call, tmp_path):
+    """Both have an empty shape in the file."""
+    for shape in (None, ()):
+        path = tmp_path / "net.tflite"
+        path.write_bytes(converted(lambda x: x * 2, shape))
+        if shape is None:
+            with pytest.raises(sqp_tflite.BadInputError, match="input `x` of .* may have any number of dimensions"):
+                call(path)
+        else:
+            call(path)
 
 
 def test_a_head_behind_a_reshape_or_a_conversion_is_dropped():

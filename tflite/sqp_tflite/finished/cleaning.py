@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqp_tflite.accept import quoted
 from sqp_tflite.errors import TFLiteFileError
 from sqp_tflite.finished.model import ORIGIN
 from sqp_tflite.flatbuffer.cleaned import fold_shapes, fold_weights, shapes_of
@@ -14,6 +15,7 @@ from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.graph import Subgraph
 from sqp_tflite.flatbuffer.op_versions import versioned
 from sqp_tflite.source.load import Loaded
+from sqp_tflite.wording import listed
 from sqp_tflite.worker import ChildError, lent
 
 
@@ -29,10 +31,14 @@ def cleaned(model: Loaded, quantize: str) -> tuple[bytes, tuple[str, ...]]:
     Raises:
         TFLiteFileError: LiteRT, which computes the shapes, does not run it.
     """
-    editor = Editor(model.content)
+    given, others = _alone(model.content)
+    editor = Editor(given)
     before, notes = editor.graph.main, list[str]()
+    if others:
+        kept = editor.graph.subgraphs[0].name
+        notes.append(f"Only the main graph, {quoted(kept)}, is kept, without {listed(others)}, which it does not call.")
     if not _needed(before):
-        return model.content, ()
+        return given, tuple(notes)
     editor.give_own_names()
     editor.drop_signatures()  # They are put back at the end, by the places of inputs and outputs.
     names = shapes_of(editor.main())
@@ -56,6 +62,16 @@ def cleaned(model: Loaded, quantize: str) -> tuple[bytes, tuple[str, ...]]:
         notes.append(f"{narrow} weight(s) of fewer bits are float32 now, with the same values.")
     versioned(editor)
     return editor.bytes(), tuple(notes)
+
+
+def _alone(content: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The file without graphs that its main one does not call, and their names: each signature has a graph."""
+    editor = Editor(content)
+    if len(editor.graph.subgraphs) == 1:
+        return content, ()
+    others = tuple(graph.name for graph in editor.graph.subgraphs[1:])
+    editor.drop_unused()
+    return (editor.bytes(), others) if len(editor.graphs()) == 1 else (content, ())
 
 
 def named(content: bytes) -> Editor:

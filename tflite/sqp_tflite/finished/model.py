@@ -92,10 +92,17 @@ def _require_ends(which: str, tensors: tuple[Tensor, ...], source: str) -> None:
         )
     odd = [f"`{tensor.name}` of type {tensor.dtype}" for tensor in tensors if tensor.dtype in _NO_NUMBERS]
     wide = [tensor for tensor in tensors if any(place > 0 for place in tensor.open)]
+    unranked = [tensor for tensor in tensors if not tensor.ranked]
     if odd:
         raise TFLiteFileError(
             f"The {which} of a file for a device must be numbers. Received: {', '.join(odd[:4])} in {quoted(source)}. "
             "Make the file without this part, and do it in your program."
+        )
+    if unranked and which == "inputs":
+        raise BadInputError(
+            "Every dimension of an input must be fixed, because a device's memory is. Received: input "
+            f"`{unranked[0].name}` of {quoted(source)}, which may have any number of dimensions. Convert its source "
+            "again with inputs of full size."
         )
     if wide and which == "inputs":
         raise TFLiteFileError(
@@ -156,10 +163,10 @@ def signed(content: bytes, given: bytes) -> bytes:
         given: The other one, with as many inputs and outputs in the same order.
     """
     editor, before = Editor(content), read(given)
-    if content == given or len(before.subgraphs) > 1 or not before.signatures:
+    if content == given or len(editor.graph.subgraphs) > 1 or not before.signatures:
         return content
     editor.drop_signatures()
-    for one in before.signatures:
+    for one in (one for one in before.signatures if one.subgraph == 0):
         names = by_place(before.inputs, one.inputs), by_place(before.outputs, one.outputs)
         if all(names[0]) and all(names[1]):
             editor.sign(one.key, *names)

@@ -167,9 +167,10 @@ class Editor:
         quantization = schema.new("QuantizationParameters")
         if scale is not None:
             quantization.scale, quantization.zeroPoint = [scale], [zero_point]
-        return self._append(
-            schema.new("Tensor", name=name, shape=list(shape), type=_type(dtype), buffer=0, quantization=quantization)
-        )
+        told = not shape and any(tensor.hasRank for tensor in self._main.tensors)
+        made = schema.new("Tensor", name=name, shape=list(shape), type=_type(dtype), buffer=0, hasRank=told)
+        made.quantization = quantization
+        return self._append(made)
 
     def add_twin(self, index: int, dtype: str) -> int:
         """Returns the index of a new tensor of plain numbers with the name and shape of another one."""

@@ -63,6 +63,7 @@ class Tensor:
         open: Places of the dimensions that may be resized; () in a file of fixed shapes.
         variable: Whether it keeps its value from one run to the next.
         sparse: Whether `data` leaves out zeros.
+        ranked: Whether the file says how many dimensions there are; where it does not, `shape` is ().
     """
 
     index: int
@@ -74,6 +75,7 @@ class Tensor:
     open: tuple[int, ...] = ()
     variable: bool = False
     sparse: bool = False
+    ranked: bool = True
 
     @property
     def constant(self) -> bool:

@@ -129,7 +129,9 @@ def subgraph(model: Any, place: int) -> Subgraph:
         place: Of the graph; 0 for the main one.
     """
     graph = model.subgraphs[place]
-    tensors = tuple(_tensor(i, tensor, _data(model, tensor.buffer)) for i, tensor in enumerate(graph.tensors or ()))
+    # Converters before 2022 do not write that a shape of no dimensions is one.
+    told = any(tensor.hasRank for tensor in graph.tensors or ())
+    tensors = tuple(_tensor(i, tensor, model, told) for i, tensor in enumerate(graph.tensors or ()))
     made = Subgraph(
         name=schema.text(graph.name),
         tensors=tensors,
@@ -242,17 +244,19 @@ def _data(model: Any, place: int) -> memoryview | None:
     return memoryview(data) if data is not None and len(data) else None
 
 
-def _tensor(index: int, tensor: Any, data: memoryview | None) -> Tensor:
+def _tensor(index: int, tensor: Any, model: Any, told: bool) -> Tensor:
+    shape, data = _integers(tensor.shape), _data(model, tensor.buffer)
     return Tensor(
         index=index,
         name=schema.text(tensor.name),
-        shape=_integers(tensor.shape),
+        shape=shape,
         dtype=schema.names("TensorType")[tensor.type].lower(),
         quantization=_quantization(tensor.quantization),
         data=data,
         open=tuple(place for place, dim in enumerate(_integers(tensor.shapeSignature)) if dim < 0),
         variable=bool(tensor.isVariable),
         sparse=tensor.sparsity is not None,
+        ranked=bool(shape or not told or tensor.hasRank or data is not None),
     )
 
 

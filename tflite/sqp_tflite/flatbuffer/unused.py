@@ -8,15 +8,18 @@ from typing import Any
 
 
 def drop_unused(model: Any) -> None:
-    """Drops operators of the main graph, tensors, buffers and operator codes that nothing depends on.
+    """Drops operators of the main graph, other graphs, tensors, buffers and operator codes that nothing depends on.
 
-    A file of several graphs, which may refer to each other's tensors, keeps all but the operators.
+    If the main graph calls another one, all but its operators are kept: they may refer to each other's tensors.
 
     Args:
         model: The schema's `ModelT`; changed.
     """
     graph = model.subgraphs[0]
     graph.operators = _needed(graph.operators, graph.outputs)
+    if not any(map(_calls, graph.operators)):
+        model.subgraphs = [graph]
+        model.signatureDefs = [one for one in model.signatureDefs or () if int(one.subgraphIndex) == 0]
     if len(model.subgraphs) == 1:
         _drop_tensors(graph, [*itertools.chain(*named_ends(model))])
         _drop_codes(model, graph)
@@ -29,6 +32,12 @@ def named_ends(model: Any) -> tuple[list[Any], list[Any]]:
     return [entry for one in signatures for entry in one.inputs or ()], [
         entry for one in signatures for entry in one.outputs or ()
     ]
+
+
+def _calls(operator: Any) -> bool:
+    """Whether an operator runs another graph: a loop, a branch, a call."""
+    tables = (table for table in (operator.builtinOptions, operator.builtinOptions2) if table is not None)
+    return any("subgraph" in field.lower() for table in tables for field in vars(table))
 
 
 def _needed(operators: list[Any], outputs: Iterable[int]) -> list[Any]:

@@ -325,7 +325,7 @@ def _scales(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
     """A batch that is open runs as 1; any other open dimension is one finding, for the input that it comes from."""
-    inputs = [tensor for tensor in graph.inputs if any(place > 0 for place in tensor.open)]
+    inputs = [tensor for tensor in graph.inputs if not tensor.ranked or any(place > 0 for place in tensor.open)]
     if not inputs and not any(tensor.open for tensor in graph.inputs):
         inputs = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors if tensor.open][:1]
     return [
@@ -342,5 +342,7 @@ def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
 
 
 def _shown(tensor: Tensor) -> str:
+    if not tensor.ranked:
+        return "any number of them"
     sizes = ["?" if place in tensor.open else str(size) for place, size in enumerate(tensor.shape)]
     return f"({', '.join(sizes)})"
