@@ -20,11 +20,13 @@ from sqp_tflite.codegen.package import package
 from sqp_tflite.codegen.plan import ALIASES, plan
 from sqp_tflite.codegen.vectors import made_up
 from sqp_tflite.errors import RefusedError
+from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops import one_op
 from sqp_tflite.ops.op_families import cases
-from sqp_tflite.ops.policy import kernels
+from sqp_tflite.ops.policy import ADMITTED, kernels
 from tools import host_code, nets, untrained, zoo
+from written import perceptron
 
 ROOT = Path(__file__).parents[1]
 DIGITS = (ROOT / "examples" / "firmware" / "digits" / "digits.tflite").read_bytes()
@@ -211,6 +213,29 @@ def test_every_reason_of_a_refusal_is_listed():
     with pytest.raises(RefusedError, match="TANH has no C form") as caught:
         plan(read(one_op.build(case)))
     assert [finding.op for finding in caught.value.findings] == ["TANH"]
+
+
+@pytest.mark.parametrize("fused", [4, 5, 99])
+def test_what_is_fused_has_a_c_form_or_is_refused(fused):
+    model = schema.unpack(bytes(perceptron()))
+    model.subgraphs[0].operators[0].builtinOptions.fusedActivationFunction = fused
+    with pytest.raises(RefusedError, match="FULLY_CONNECTED has one of RELU, RELU6, RELU_N1_TO_1 fused into it"):
+        plan(read(schema.pack(model)))
+
+
+def test_weights_that_are_not_finite_are_refused():
+    with pytest.raises(RefusedError, match="must be finite, `kernel` has NaN in 16 of 16 values"):
+        plan(read(perceptron(weights=np.full((4, 4), np.nan))))
+
+
+@pytest.mark.parametrize("op", ["EXP", "FLOOR_MOD", "ONE_HOT"])
+def test_a_project_is_named_only_for_what_sqp_export_admits(op):
+    case = next(iter(cases((op,))))
+    with pytest.raises(RefusedError) as caught:
+        plan(read(one_op.build(case)))
+    (remedy,) = {finding.remedy for finding in caught.value.findings if finding.op == op}
+    assert ("--emit project" in remedy) is (op in ADMITTED)
+    assert ("--replace accurate" in remedy) is (op == "EXP")
 
 
 def test_the_command_writes_a_folder_that_compiles(command, tmp_path):

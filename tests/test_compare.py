@@ -1,5 +1,8 @@
 """The comparison sees a perturbed file, a missing runtime and a runtime that dies."""
 
+import dataclasses
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -143,6 +146,20 @@ def test_a_check_tells_what_differs_from_what_does_not_run(statuses, headline, c
     )
     show_check(Console(width=200), "f.tflite", rows)
     assert capsys.readouterr().out.splitlines()[0] == headline
+
+
+def test_an_output_of_another_shape_is_said_not_to_run(monkeypatch):
+    """An interpreter may take another shape than a damaged file says."""
+    real = interpreters.run
+
+    def cut(runtime, content, inputs):
+        outputs = real(runtime, content, inputs)
+        return outputs if runtime != "litert" else dataclasses.replace(outputs, values=(outputs.values[0][:, :1],))
+
+    monkeypatch.setattr(interpreters, "run", cut)
+    rows = sqp_tflite.export(dense()).report.agreement
+    (row,) = (row for row in rows if row.runtime == "litert")
+    assert row.status == "failed" and re.search(r"it gives output `\w+` of shape \(1,\), Keras \(\d,\)", row.reason)
 
 
 def test_a_file_of_another_model_is_refused_in_words(setting):

@@ -1,5 +1,6 @@
 """Finished TFLite files as the model: repaired, exchanged, quantised, compared with themselves or a reference."""
 
+import contextlib
 import re
 import tempfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from models import converted
 from spellings import SPELLINGS, Speller
 from sqp_tflite.agreement import GIVEN, WRITTEN
 from sqp_tflite.finished.model import described, end_names, loaded, without_heads
+from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.limits import limit
@@ -275,6 +277,17 @@ def test_a_graph_that_the_main_one_does_not_call_is_left_out(two_signatures, rep
     assert [(one.key, one.subgraph) for one in held.signatures] == [("a", 0)] and len(held.subgraphs) == 1
     assert any("the main graph, `a`, is kept, without `b`" in note for note in done.report.notes)
     assert {row.status for row in sqp_tflite.check(path, done.model_bytes)} == {"ok"}
+
+
+@pytest.mark.parametrize("replace", ["accurate", None])
+@pytest.mark.parametrize("place", [0, 1, 2, 4, 5])
+def test_what_nobody_knows_fused_into_an_operator_is_no_fault_of_the_program(place, replace, tmp_path):
+    model = schema.unpack(perceptron())
+    model.subgraphs[0].operators[place].builtinOptions.fusedActivationFunction = 99
+    path = tmp_path / "net.tflite"
+    path.write_bytes(schema.pack(model))
+    with contextlib.suppress(sqp_tflite.ExportError):
+        sqp_tflite.export(path, replace=replace)
 
 
 def test_a_graph_that_is_called_stays():

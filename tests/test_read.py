@@ -139,3 +139,10 @@ def test_sizes_that_shapes_declare(dtype, shape, declared):
 def test_every_type_of_the_schema_has_a_size_or_none():
     sized = {name for name in names("TensorType").values() if Tensor(0, "", (), name.lower()).declared_bytes}
     assert set(names("TensorType").values()) - sized == {"STRING", "RESOURCE", "VARIANT"}
+
+
+def test_a_shape_of_less_than_nothing_is_damaged():
+    model = unpack(perceptron())
+    model.subgraphs[0].tensors[0].shape = [1, -4]
+    with pytest.raises(sqp_tflite.BadInputError, match=r"sizes of 0 or more. Received: `x` with \(1, -4\)"):
+        read(pack(model))

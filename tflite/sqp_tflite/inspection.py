@@ -7,9 +7,9 @@ from pathlib import Path
 
 from sqp_tflite.errors import BadInputError, CrashedError
 from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
-from sqp_tflite.flatbuffer.heads import ends_in
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
+from sqp_tflite.ops import ways
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
 from sqp_tflite.ops.policy import ADMITTED, NAMES, RUNTIMES, kernels, runtime_of
 from sqp_tflite.report import Finding, Kind, Memory, OpRow, Report
@@ -160,23 +160,13 @@ def _not_free(graph: Graph, needs: tuple[str, ...]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-_MENDED = frozenset("EXP LOG LOGISTIC TANH SOFTMAX LOG_SOFTMAX ELU GELU POW".split())
-"""Operators that activations are spelled with; recurrent ones and others stay as they are."""
-
-
 def _free_remedy(graph: Graph, row: OpRow) -> str:
     """Which option of sqp-export mends the file itself."""
-    ends = {head.name for head in ends_in(graph.main) if head is not None}
-    option = "--head logits" if row.op in ends else _option(graph)
+    option = ways.away_from(row.op, graph)
     whole = "Otherwise check with --require runs."
-    if not option or row.op not in _MENDED:
+    if not option:
         return f"A device without a math library needs a file that is made without it. {whole}"
     return f"A device without a math library needs the file without it: sqp-export FILE.tflite {option}. {whole}"
-
-
-def _option(graph: Graph) -> str:
-    """Writes activations of a file of this number type in another way, "" where nothing does."""
-    return {"int8": "--lowering table", "int16x8": ""}.get(numbers(graph), "--replace accurate")
 
 
 def _mended(graph: Graph) -> str:
@@ -185,7 +175,7 @@ def _mended(graph: Graph) -> str:
     narrow = kind in ("float16", "dynamic") or bool(stored_weights(graph))
     if not narrow and not any(op.name == "DENSIFY" for _, op in graph.all_ops()) and not exp_and_log(graph):
         return ""
-    option = _option(graph) if exp_and_log(graph) else ""
+    option = ways.for_activations(graph) if exp_and_log(graph) else ""
     return f"sqp-export FILE.tflite {option}".strip()
 
 

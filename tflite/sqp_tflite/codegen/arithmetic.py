@@ -7,7 +7,9 @@ product, and half away from zero in the shift to the right. Source: gemmlowp's f
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,14 +108,15 @@ def channel_scales(weights: Tensor, channels: int) -> tuple[float, ...]:
     return scales * channels if len(scales) == 1 else scales
 
 
+LIMITS: Mapping[str, tuple[float | None, float | None]] = MappingProxyType(
+    {"": (None, None), "RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
+)
+"""Fused activations that have a C form, "" for none, and what they let through."""
+
+
 def float_limits(fused: str) -> tuple[float | None, float | None]:
     """Returns the smallest and the largest value that a fused activation lets through, None for no limit."""
-    return {
-        "": (None, None),
-        "RELU": (0.0, None),
-        "RELU6": (0.0, 6.0),
-        "RELU_N1_TO_1": (-1.0, 1.0),
-    }[fused]
+    return LIMITS[fused]
 
 
 def code_limits(fused: str, output: Tensor) -> tuple[int, int]:

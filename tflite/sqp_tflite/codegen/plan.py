@@ -6,12 +6,13 @@ Aliases cost nothing, constants are folded, and everything that has no C form is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sqp_tflite.codegen import expressions as ex
+from sqp_tflite.codegen.arithmetic import LIMITS
 from sqp_tflite.codegen.dense import Dense, pooled
 from sqp_tflite.codegen.elementwise import BUILDERS, elementwise, lookup_only
 from sqp_tflite.codegen.families import KERNELS, MOVERS, broadcast
@@ -20,16 +21,13 @@ from sqp_tflite.codegen.groups import Group, constant, reading
 from sqp_tflite.codegen.kernels import Kernel, Mover
 from sqp_tflite.codegen.moving import copy_of, view
 from sqp_tflite.codegen.pooling import pool_2d
-from sqp_tflite.codegen.refusal import Unsupported, refuse
+from sqp_tflite.codegen.refusal import Unsupported, finding, of_file, refuse
 from sqp_tflite.codegen.source import C_TYPES
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
-from sqp_tflite.report import Finding, Kind
 
 ALIASES = frozenset(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"))
 """Operators whose output is their input, with another shape."""
-
-_REMEDY = "Run the file with TensorFlow Lite Micro (sqp-export --emit project), or leave the operator out of the model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,39 +90,17 @@ def plan(graph: Graph) -> Plan:
         RefusedError: Something has no C form; every reason is a finding.
     """
     builder = _Builder(graph.main)
-    findings = list(_of_file(graph))
+    findings = list(of_file(graph))
     for op in graph.main.ops:
         try:
             builder.take(op)
         except Unsupported as error:
-            findings.append(_finding(builder.graph, error))
+            findings.append(finding(graph, error))
             builder.skip(op)
     if findings:
         rows = "".join(f"\n- {finding}" for finding in findings)
         raise RefusedError(f"The file cannot become C code:{rows}", tuple(findings))
     return builder.finish()
-
-
-def _of_file(graph: Graph) -> Sequence[Finding]:
-    found = []
-    if any(tensor.variable for tensor in graph.main.tensors):
-        rule = "C code keeps nothing between two calls; states must be inputs and outputs."
-        found.append(Finding("", "", "", rule, "Export with --state.", Kind.STATE))
-    for tensor in dict.fromkeys((*graph.inputs, *graph.outputs)):
-        if tensor.dtype not in C_TYPES:
-            rule = f"Inputs and outputs hold floats or integers. `{tensor.name}` holds {tensor.dtype}."
-            found.append(Finding(tensor.name, "", tensor.dtype, rule, "Export with --io float32 or int8.", Kind.DTYPE))
-    for tensor in graph.main.tensors:
-        if tensor.open and not tensor.constant:
-            rule = f"Every dimension must be known. `{tensor.name}` is {tensor.shape}, of which some may change."
-            found.append(Finding(tensor.name, "", tensor.dtype, rule, "Fix the batch to 1.", Kind.SHAPE))
-    return found[:20]
-
-
-def _finding(graph: Subgraph, error: Unsupported) -> Finding:
-    name = graph.tensors[error.op.outputs[0]].name if error.op.outputs else ""
-    rule = f"{error.op.name} {error.rule}; it has {error.received}."
-    return Finding(name, error.op.name, error.op.dtype, rule, _REMEDY, Kind.OP)
 
 
 @dataclass(slots=True)
@@ -140,6 +116,8 @@ class _Builder:
 
     def take(self, op: Op) -> None:
         operands = self.graph.operands(op)
+        if op.fused not in LIMITS:
+            refuse(op, f"has one of {', '.join(filter(None, LIMITS))} fused into it, or nothing", op.fused)
         for tensor in (*operands, *(self.graph.tensors[index] for index in op.outputs)):
             if tensor.dtype not in C_TYPES and not tensor.constant:
                 refuse(op, "computes with numbers that C has", tensor.dtype)

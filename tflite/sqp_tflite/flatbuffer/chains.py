@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, apply
+from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, FUSABLE, apply
 from sqp_tflite.flatbuffer.graph import TYPE_CHANGES, Op, Subgraph, Tensor
 
 
@@ -103,7 +103,7 @@ class Walker:
         return index if op is None or op.name != "DEQUANTIZE" else op.inputs[0]
 
     def _elementwise(self, op: Op) -> bool:
-        if op.name not in ELEMENTWISE or len(op.outputs) != 1:
+        if op.name not in ELEMENTWISE or len(op.outputs) != 1 or op.fused not in FUSABLE:
             return False
         touched = (*self._graph.operands(op), self._graph.tensors[op.outputs[0]])
         return not any(tensor.quantization for tensor in touched)

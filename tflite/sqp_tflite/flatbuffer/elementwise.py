@@ -99,6 +99,9 @@ _FUSED: MappingProxyType[str, Function] = MappingProxyType(
     }
 )
 
+FUSABLE = frozenset(("", *_FUSED))
+"""What may be fused into an operator, as `graph.Op.fused` names it; a damaged file has others."""
+
 
 def apply(op: str, operands: Sequence[NDArray[Any]], options: Mapping[str, Any]) -> NDArray[Any]:
     """Returns an operator's result for its operands, in `WIDE` numbers (booleans stay booleans).
@@ -106,7 +109,7 @@ def apply(op: str, operands: Sequence[NDArray[Any]], options: Mapping[str, Any])
     Args:
         op: One of `ELEMENTWISE`.
         operands: In the operator's order, shapes that broadcast.
-        options: As `graph.Op.options` holds them.
+        options: As `graph.Op.options` holds them; what is fused is one of `FUSABLE`.
     """
     wide = [x if x.dtype == bool else x.astype(WIDE) for x in operands]
     with np.errstate(all="ignore"):

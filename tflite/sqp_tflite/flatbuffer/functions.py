@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.flatbuffer.chains import Chain, Walker, channels_of
-from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, UNARY, apply
+from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, FUSABLE, UNARY, apply
 from sqp_tflite.flatbuffer.graph import TYPE_CHANGES, Op, Subgraph
 
 _CLOSE = 2e-5
@@ -115,7 +115,7 @@ def places(
         if index == source:
             continue
         op = makers.get(index)
-        if op is None or len(ops) > _MOST_OPS or op.name not in names:
+        if op is None or len(ops) > _MOST_OPS or op.name not in names or op.fused not in FUSABLE:
             return ()
         if op.index not in ops:
             ops.add(op.index)

@@ -187,9 +187,15 @@ def _require_plausible(content: bytes, what: str) -> None:
 
 
 def _require_whole(graph: Graph, what: str) -> None:
-    """Raises if a constant is not as long as its shape and type say: interpreters would read past its end."""
-    for tensor in (tensor for one in graph.subgraphs for tensor in one.tensors if tensor.constant):
-        if tensor.declared_bytes not in (None, tensor.constant_bytes):
+    """Raises if a constant is not as long as its shape and type say, which interpreters would read past its end."""
+    for tensor in (tensor for one in graph.subgraphs for tensor in one.tensors):
+        if min(tensor.shape, default=0) < 0:
+            name = shortened(harmless(tensor.name), LONGEST_NAME)
+            raise BadInputError(
+                f"{what} is damaged: a shape must have sizes of 0 or more. Received: `{name}` with "
+                f"{shortened(str(tensor.shape), LONGEST_NAME)}. Fetch or export it again."
+            )
+        if tensor.constant and tensor.declared_bytes not in (None, tensor.constant_bytes):
             name = shortened(harmless(tensor.name), LONGEST_NAME)
             raise TFLiteFileError(
                 f"{what} is damaged: a constant must hold the elements of its shape. Received: `{name}`, "

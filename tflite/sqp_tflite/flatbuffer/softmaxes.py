@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, apply
+from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, FUSABLE, apply
 from sqp_tflite.flatbuffer.functions import places
 from sqp_tflite.flatbuffer.graph import Op, Subgraph
 
@@ -92,7 +92,7 @@ def _cone(graph: Subgraph, makers: Mapping[int, Op], result: int) -> set[int]:
     while waiting and len(found) <= _MOST_OPS:
         index = waiting.pop(0)
         op = makers.get(index)
-        if index in found or op is None or op.name not in _NAMES:
+        if index in found or op is None or op.name not in _NAMES or op.fused not in FUSABLE:
             continue
         found.add(index)
         waiting += [i for i in op.inputs if i >= 0 and not graph.tensors[i].constant]

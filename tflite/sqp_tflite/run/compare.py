@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sqp_tflite.accept import quoted
 from sqp_tflite.agreement import DATA, GIVEN, Agreement
 from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
 from sqp_tflite.ops.policy import RUNTIMES
@@ -109,12 +110,23 @@ def _one(
             tuple(Agreement(runtime, "failed", str(error), ref.against, on=first, by=ref.by) for ref in references)
         )
     outputs = pairing.from_file(outputs) if pairing else outputs
+    odd = _misshapen(outputs, references[0])
+    if odd:
+        return Judged(tuple(Agreement(runtime, "failed", odd, ref.against, on=first, by=ref.by) for ref in references))
     judged = [
         judge(runtime, _rows_of(outputs, rows), part, _labels(samples, part))
         for whole in references
         for rows, part in _sets(samples, whole)
     ]
     return Judged(tuple(row for one in judged for row in one.rows), tuple(w for one in judged for w in one.warnings))
+
+
+def _misshapen(outputs: Outputs, reference: Reference) -> str:
+    """What is wrong with the shape of an output, "" for nothing: an interpreter may not follow a damaged file's."""
+    for (name, theirs), ours in zip(reference.outputs.items(), outputs.values, strict=False):
+        if ours.shape != theirs.shape:
+            return f"it gives output {quoted(name)} of shape {ours.shape[1:]}, {reference.by} {theirs.shape[1:]}"
+    return ""
 
 
 def _labels(samples: Samples, reference: Reference) -> NDArray[Any] | None:
