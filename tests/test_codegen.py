@@ -228,6 +228,14 @@ def test_weights_that_are_not_finite_are_refused():
         plan(read(perceptron(weights=np.full((4, 4), np.nan))))
 
 
+@pytest.mark.parametrize(("ends", "words"), [("outputs", "A file must have outputs"), ("inputs", "must have inputs")])
+def test_a_file_needs_inputs_and_outputs(ends, words):
+    model = schema.unpack(bytes(perceptron()))
+    setattr(model.subgraphs[0], ends, [])
+    with pytest.raises(RefusedError, match=words):
+        plan(read(schema.pack(model)))
+
+
 @pytest.mark.parametrize("op", ["EXP", "FLOOR_MOD", "ONE_HOT"])
 def test_a_project_is_named_only_for_what_sqp_export_admits(op):
     case = next(iter(cases((op,))))

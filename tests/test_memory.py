@@ -13,6 +13,7 @@ import sqp_tflite
 from models import dense
 from sqp_tflite.cli.text import show_report
 from sqp_tflite.emit.page import html
+from sqp_tflite.flatbuffer.graph import Graph, Subgraph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.inspection import inspection
 from sqp_tflite.layer_names import LayerNames
@@ -96,6 +97,28 @@ def test_text_and_page_say_that_the_flash_budget_is_for_the_model_only(exported,
         assert "4,096" in text and "the code of the interpreter is not counted" in text
 
 
+def sized(size, weights=(), dtype="float32"):
+    """A graph of a file of so many bytes, with weights of these."""
+    tensors = tuple(Tensor(i, "w", (1,), dtype, data=memoryview(bytes(count))) for i, count in enumerate(weights))
+    return Graph((Subgraph("main", tensors, (), (), ()),), size, "", 3, "")
+
+
+@pytest.mark.parametrize(
+    ("graph", "ram", "flash", "named"),
+    [
+        (sized(10_000, (8000,)), None, 5000, True),
+        (sized(10_000, (8000,)), None, 4000, False),  # Int8 would not be enough.
+        (sized(2000, (100, 800)), None, 1800, False),  # It adds more than it saves.
+        (sized(10_000, (8000,), "int8"), None, 5000, False),  # It is int8.
+        (sized(500), 1500, None, True),
+        (sized(500), 1000, None, False),
+    ],
+)
+def test_int8_is_named_only_where_it_helps(graph, ram, flash, named):
+    (finding,) = over_budget(Memory(arena_bytes=2000, peak_bytes=1000, peak_layer="conv"), graph, ram, flash)
+    assert ("--quantize int8" in finding.remedy) is named
+
+
 @pytest.mark.parametrize(
     ("ram", "flash", "found"),
     [
@@ -108,19 +131,19 @@ def test_text_and_page_say_that_the_flash_budget_is_for_the_model_only(exported,
 )
 def test_budgets_are_broken_by_one_byte_too_many(ram, flash, found):
     needs = Memory(arena_bytes=2000, arena_32bit_low=1000, arena_32bit_high=1500, peak_bytes=800, peak_layer="conv")
-    rules = [finding.rule for finding in over_budget(needs, 500, ram, flash)]
+    rules = [finding.rule for finding in over_budget(needs, sized(500), ram, flash)]
     assert [next(word for word in ("RAM", "flash") if word in rule) for rule in rules] == found
 
 
 def test_a_broken_budget_says_by_how_much_where_and_what_else_fits():
     needs = Memory(arena_bytes=2000, arena_32bit_low=1000, arena_32bit_high=1500, peak_bytes=800, peak_layer="conv")
-    (finding,) = over_budget(needs, 500, 1600, None)
+    (finding,) = over_budget(needs, sized(500), 1600, None)
     assert "2,000 bytes of RAM, 400 more than the 1,600 of --ram" in finding.rule
     assert "`conv`" in finding.remedy and "1,500 at most, which fits" in finding.remedy
-    (tighter,) = over_budget(needs, 500, 1400, None)
+    (tighter,) = over_budget(needs, sized(500), 1400, None)
     assert "which fits" not in tighter.remedy
 
 
 def test_without_a_measured_arena_the_tensors_decide():
-    (finding,) = over_budget(Memory(peak_bytes=800, peak_layer="conv"), 500, 700, None)
+    (finding,) = over_budget(Memory(peak_bytes=800, peak_layer="conv"), sized(500), 700, None)
     assert "800 bytes of RAM, 100 more" in finding.rule

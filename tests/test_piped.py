@@ -62,6 +62,14 @@ def test_a_report_and_a_plan_go_to_standard_output(model, capfd):
     assert json.loads(printed.out)["plan"] and printed.err == ""
 
 
+def test_a_dry_run_gives_no_file_to_standard_output(model, capfd, tmp_path):
+    assert commands.export_main([str(model), "-o", "-", "--dry-run"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out == "" and printed.err.startswith("PLAN")
+    assert commands.export_main([str(model), "--report", str(tmp_path / "r.json"), "--dry-run"]) == 2
+    assert "Use --json or --report - for the plan" in capfd.readouterr().err
+
+
 def test_what_tensorflow_prints_does_not_get_between_the_bytes(model, capfdbinary, monkeypatch):
     stand_in(monkeypatch, b"model", chatty=True)
     assert commands.export_main([str(model), "-o", "-", "--debug", "--quiet"]) == 0

@@ -226,6 +226,8 @@ def test_a_file_that_differs_has_a_report_of_what_was_measured(monkeypatch, tmp_
     report = caught.value.report
     assert (report.verdict, report.findings, report.output) == ("parity_failed", (), None)
     assert {row.runtime: row.status for row in report.agreement}["litert"] == "differs"
+    # What to do is in the report as well, which is what the command line prints.
+    assert caught.value.remedy and caught.value.remedy.splitlines()[-1] in report.notes
     assert report.ops and report.sha256 and report.memory.peak_bytes
     assert list(tmp_path.iterdir()) == []
 
@@ -243,6 +245,7 @@ def test_a_dry_run_has_the_plan_and_no_file(tmp_path):
     exported = sqp_tflite.export(dense(activation="softplus"), tmp_path / "m.tflite", dry_run=True)
     assert exported.model_bytes is None and exported.files == {}
     assert exported.report.plan[0].refused == ("EXP", "LOG") and exported.report.output is None
+    assert exported.report.verdict == "planned"
     assert list(tmp_path.iterdir()) == []
 
 

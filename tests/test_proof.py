@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import sqp_tflite
+from models import dense
 from sqp_tflite import pipeline
 from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
 from sqp_tflite.flatbuffer.edit import Editor
@@ -111,6 +112,18 @@ def test_check_and_export_agree_about_one_file(rule):
         assert row.error_of_range == pytest.approx(ours.error_of_range)
     stricter = sqp_tflite.check(model, exported.model_bytes, data, tolerance=1e-9)
     assert {row.status for row in stricter} == {"differs"}
+
+
+def test_a_file_says_no_more_than_so_much_about_its_own_limit():
+    """The planted fault: the file of another model, which says that it may be off by any amount."""
+    model, other = dense(), dense(activation="relu")
+    for layer in other.layers:
+        layer.set_weights([-3.0 * values for values in layer.get_weights()])
+    forged = marked(sqp_tflite.export(other).model_bytes, Mark(1e9))
+    rows = sqp_tflite.check(model, forged)
+    assert {row.status for row in rows if row.on == "ordinary"} == {"differs"} and {row.limit for row in rows} == {0.25}
+    assert all("--tolerance 1e+09, if you trust its maker" in row.reason for row in rows if row.on == "ordinary")
+    assert {row.status for row in sqp_tflite.check(model, forged, tolerance=1e9)} == {"ok"}
 
 
 def test_a_file_that_changes_nothing_has_no_mark():

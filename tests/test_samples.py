@@ -45,6 +45,30 @@ def test_numbers_beyond_the_inputs_type_are_not_blamed_on_the_model():
         samples({"x": np.full((4, 2, 3), 1e300)}, ONE)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "wrong"),
+    [
+        ("uint8", [0.0, 300.0], 1),
+        ("uint8", [-1, 0], 1),
+        ("int32", [0.5, 1.5], 2),
+        ("int64", [0.0, 1e30], 1),
+        ("bool", [0, 2], 1),
+        ("uint8", [0.0, 255.0], 0),
+        ("bool", [0.0, 1.0], 0),
+        ("int8", [False, True], 0),
+        ("float32", [0.5, 1 / 3], 0),
+    ],
+)
+def test_numbers_that_an_integer_input_does_not_have_are_refused(dtype, values, wrong):
+    spec = (InputSpec("x", (), dtype),)
+    if not wrong:
+        assert samples({"x": np.array(values)}, spec).inputs[0].dtype == dtype
+        return
+    words = rf"must hold numbers of {dtype}, the type of the input. Received: .*, {wrong} of which"
+    with pytest.raises(sqp_tflite.BadInputError, match=words):
+        samples({"x": np.array(values)}, spec)
+
+
 def test_a_masked_array_is_refused_and_a_filled_one_is_taken():
     given = np.ma.masked_less(GOOD, 2)
     with pytest.raises(BadInputError, match=r"masked array with 2 masked elements.*array.filled\(value\)"):

@@ -45,27 +45,27 @@ def require_parity(compared: Compared, options: ExportOptions, given: Given, cha
     remedy = ""
     if changed.repaired and not any(row.against == WRITTEN for row in bad):
         remedy = (
-            "\nThe interpreters look the tables up right: it is the whole that is not the reference. Pass the model "
+            "The interpreters look the tables up right: it is the whole that is not the reference. Pass the model "
             "that the file was made from with --reference, or keep what its kernels compute with --faithful."
         )
     elif changed.loaded is not changed.given and not any(row.against == WRITTEN for row in bad):
-        remedy = "\nThe file is what was written; the exchange of activations is what changed the outputs. " + (
-            "Lower --max-error, or accept it with --max-change."
+        remedy = "The file is what was written; the exchange of activations is what changed the outputs. " + (
+            "Accept it with --max-change, or lower --max-error, as far as there are sums with more roots."
             if changed.accurate
             else "Use --replace accurate, or train the new activations (sqp_keras.replace_activations, then "
             "sqp_keras.distill) and export the result, or accept the change with --max-change."
         )
     elif _one_scale_helps(bad, options, made.graph):
         remedy = (
-            f"\nOnly {NAMES[_ONE_SCALE]} differs, which is not safe with a scale per unit of a dense layer at "
+            f"Only {NAMES[_ONE_SCALE]} differs, which is not safe with a scale per unit of a dense layer at "
             f"{options.wanted.quantize}. Use --per-tensor, which gives each of these layers one."
         )
     elif options.finished not in INTEGER_IO and any((row.runtime, row.status) == (runtime, "differs") for row in bad):
         named = any(map(_finer_codes_are_named, bad))
-        remedy = f"\n{worst_layers(made.layer_errors, options.wanted.quantize, named)}".rstrip()
+        remedy = worst_layers(made.layer_errors, options.wanted.quantize, named)
     if not given.inputs.given:
-        remedy += f"\nThis was {MADE_UP}."
-    raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
+        remedy = f"{remedy}\nThis was {MADE_UP}.".lstrip()
+    raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}", remedy=remedy)
 
 
 def _require_run(rows: tuple[Agreement, ...], runtime: str, target: str) -> None:

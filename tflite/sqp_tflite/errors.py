@@ -154,11 +154,21 @@ class RefusedError(ExportError):
 
 
 class ParityError(ExportError):
-    """A file whose outputs on an interpreter differ from the Keras model's."""
+    """A file whose outputs on an interpreter differ from the Keras model's.
+
+    Attributes:
+        remedy: What to do, in sentences; the end of the message. "" for nothing.
+    """
 
     exit_code = 3
     code = "SQP-E201"
     _most_lines = MOST_LINES
+
+    def __init__(
+        self, message: str, findings: tuple[Finding, ...] = (), report: Report | None = None, remedy: str = ""
+    ):
+        super().__init__(f"{message}\n{remedy}".rstrip(), findings, report)
+        self.remedy = remedy
 
 
 _EXHAUSTED = {

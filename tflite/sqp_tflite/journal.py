@@ -123,14 +123,16 @@ class Journal:
             report = self.report("refused", error.findings)
             raise RefusedError(_sentence(report), error.findings, report) from error
         except ParityError as error:
-            error.report = self.report("parity_failed")
+            report = self.report("parity_failed")
+            said = tuple(error.remedy.splitlines())
+            error.report = dataclasses.replace(report, notes=(*said, *report.notes))
             raise
 
     def report(self, verdict: str, findings: tuple[Finding, ...] = ()) -> Report:
         """Returns the report of the steps that were reached.
 
         Args:
-            verdict: "ok", "refused" or "parity_failed".
+            verdict: "ok", "refused", "parity_failed", or "planned" of a dry run.
             findings: Why it was refused.
         """
         given, changed, planned = self.get(Given), self.get(Exchanged), self.get(Plan)

@@ -32,7 +32,7 @@ from sqp_tflite.run.pairing import INPUTS, OUTPUTS, Pairing, order
 from sqp_tflite.run.reference import quantities, reference
 from sqp_tflite.run.rounding import rounding
 from sqp_tflite.run.sequences import stream
-from sqp_tflite.source.exchange import without_heads
+from sqp_tflite.source.exchange import OTHER_CHANGE, without_heads
 from sqp_tflite.source.load import Loaded, load
 from sqp_tflite.source.made_up import Scale
 from sqp_tflite.source.records import scales
@@ -56,6 +56,8 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "progress": accept.optional(accept.function),
 }
 """What each parameter of `check` may be, besides the file."""
+
+_OWN = "; the file's own limit is {0:g}: accept that with --tolerance {0:g}, if you trust its maker"
 
 _COUNTED = (
     ". Only numbers in the file's tensor names say which input or output is which: if they count in another order, "
@@ -87,7 +89,7 @@ def check(
         tflite: The file or its bytes.
         data: As in `export`.
         tolerance: Max error over the range of the outputs; by default that of the file's number type, or a larger one
-            that the export wrote into the file because it exchanged activations.
+            that the export wrote into the file because it exchanged activations, up to 0.25: a file may say anything.
         names: As in `export`.
         imports: As in `export`.
         trust_code: As in `export`.
@@ -132,7 +134,7 @@ def check(
         loaded = for_sequences(loaded, lengths(shapes))
     loaded, heads = _headless(loaded, mark)
     step = stepped(loaded) if mark.step else None
-    own = max(tolerance_of(graph), mark.limit or 0.0)
+    own = max(tolerance_of(graph), min(mark.limit or 0.0, OTHER_CHANGE))
     limit = own if given["tolerance"] is None else given["tolerance"]
     takes = (step.loaded if step else loaded).inputs
     fed = order(INPUTS, {spec.name: spec.shape for spec in takes}, graph, given["inputs"])
@@ -155,7 +157,7 @@ def check(
         rows = drift(compare(content, chosen, against, run=runs.run).rows, content, runs, chosen, {GIVEN: step})
     else:
         rows = compare(content, chosen, against, pairing=Pairing(fed, made)).rows
-    return tuple(_judged(row, graph, mark, fed.counted or made.counted) for row in rows)
+    return tuple(_judged(row, graph, mark, limit, fed.counted or made.counted) for row in rows)
 
 
 def _scales(loaded: Loaded, codes: Sequence[Tensor]) -> dict[str, Scale]:
@@ -170,7 +172,7 @@ def _headless(loaded: Loaded, mark: Mark) -> tuple[Loaded, tuple[str, ...]]:
     return (headless, heads) if heads == mark.heads else (loaded, ())
 
 
-def _judged(row: Agreement, graph: Graph, mark: Mark, counted: bool) -> Agreement:
+def _judged(row: Agreement, graph: Graph, mark: Mark, limit: float, counted: bool) -> Agreement:
     """What a file was not made for is shown, not judged.
 
     An integer file saturates outside of its data, and an exchange of activations was judged on them. Another
@@ -187,4 +189,7 @@ def _judged(row: Agreement, graph: Graph, mark: Mark, counted: bool) -> Agreemen
         return dataclasses.replace(row, status="saturates", reason="")
     if row.on != DATA and mark.limit is not None and (mark.data or row.on in (ENDS, BEYOND)):
         return dataclasses.replace(row, status="outside", reason="")
-    return dataclasses.replace(row, reason=row.reason.rstrip(".") + _COUNTED) if counted else row
+    reason = row.reason
+    if mark.limit is not None and limit < mark.limit and (row.error_of_range or 0.0) <= mark.limit:
+        reason += _OWN.format(mark.limit)
+    return dataclasses.replace(row, reason=reason.rstrip(".") + _COUNTED if counted else reason)

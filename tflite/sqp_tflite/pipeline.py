@@ -189,7 +189,7 @@ def run(
             changed, planned = steps.planned(options, given, done)
             if options.dry_run:
                 making.check_states(options, planned)
-                return Export(None, done.report("ok"))
+                return Export(None, done.report("planned"))
             made = steps.made(options, given, changed, planned, worker, done, tell)
             if made.findings:
                 # One trial with other options, whose results go into a journal of its own.
@@ -199,7 +199,7 @@ def run(
         content, graph, traced = made.content, made.graph, made.traced
         tell("measure")  # Budgets before the comparison, which takes longer.
         measured = done.keep(_measured(options, content, graph, traced.layers))
-        _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
+        _refuse(over_budget(measured.memory, graph, options.ram, options.flash))
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
         found = done.keep(compared(content, graph, given, changed, options, done.get(Steps)))
         require_parity(found, options, given, changed, made)

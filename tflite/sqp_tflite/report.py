@@ -270,7 +270,7 @@ class Report:
     """Everything that an export found.
 
     Attributes:
-        verdict: "ok", "refused" or "parity_failed".
+        verdict: "ok", "refused", "parity_failed", or "planned" of a dry run.
         runs: Of an inspected file, whether the target's interpreter ran it: "yes", "no" or "not checked".
         stand_in: What ran the file in place of the target's own release, with its version; "" if nothing had to.
         exp_and_log: Of an inspected file, the operators that need exp or log.

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from sqp_tflite.accept import quoted
 from sqp_tflite.emit import CStyle, artefacts, check_own
 from sqp_tflite.emit.firmware import artefact_places, check_kinds
 from sqp_tflite.emit.rendering import check_names
@@ -54,6 +55,11 @@ def validate(options: ExportOptions) -> None:
     _check_step(options)
     _check_combination(options)
     _check_bound(options)
+    if options.dry_run and options.reports:
+        raise BadInputError(
+            "A dry run writes no files. Received: --dry-run with --report "
+            f"{quoted(options.reports[0])}. Use --json or --report - for the plan, or leave --dry-run out."
+        )
     check_kinds(options.emit, options.wanted.target)
     check_names(options.reports)
     if not options.dry_run:  # A plan is made from the model only.

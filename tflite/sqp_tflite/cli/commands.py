@@ -98,7 +98,8 @@ def _export(call: Call) -> Outcome:
             text.show_files(console(call.text), options.output.parent, tuple(exported.files), options.reports)
 
     written = f" `{options.output}` was written and may ship." if options.output else ""
-    return Outcome(0, shown, written or (f" {call.piped.value} was written." if call.piped else ""))
+    nothing = not call.piped or options.dry_run
+    return Outcome(0, shown, written or ("" if nothing else f" {call.piped.value} was written."))
 
 
 def _narrow() -> None:

@@ -37,7 +37,7 @@ class Piped(Enum):
 
 def piped(options: argparse.Namespace) -> Piped:
     """Returns what a call wants on standard output; `check` says whether it can have it."""
-    if getattr(options, "output", None) == DASH and not options.dry_run:
+    if getattr(options, "output", None) == DASH:
         return Piped.MODEL
     return Piped.REPORT if DASH in getattr(options, "report", ()) else Piped.NOTHING
 

@@ -8,6 +8,8 @@ from typing import NoReturn
 from sqp_tflite.codegen.arithmetic import LIMITS
 from sqp_tflite.codegen.source import C_TYPES
 from sqp_tflite.flatbuffer.graph import Graph, Op
+from sqp_tflite.layer_names import THE_MODEL
+from sqp_tflite.ops.audit import incoherent
 from sqp_tflite.ops.finite import not_finite
 from sqp_tflite.ops.policy import ADMITTED
 from sqp_tflite.ops.ways import away_from
@@ -60,6 +62,9 @@ def of_file(graph: Graph) -> Sequence[Finding]:
             rule = f"Every dimension must be known. `{tensor.name}` is {tensor.shape}, of which some may change."
             found.append(Finding(tensor.name, "", tensor.dtype, rule, _CLOSE, Kind.SHAPE))
     found += [one for _, _, one in not_finite(graph)]
+    found += incoherent(graph)
+    if not graph.inputs:
+        found.append(Finding(THE_MODEL, "", "", "A file must have inputs.", "Give the model one.", Kind.GRAPH))
     return found[:_MOST_FOUND]
 
 

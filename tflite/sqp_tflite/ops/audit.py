@@ -36,7 +36,7 @@ _REMEDIES = {
     "SOFTMAX": "Drop a final one with `--head logits` (the largest logit is the largest probability), exchange another "
     "with `--replace accurate`.",
     "LOG_SOFTMAX": "Drop it: the largest logit is the largest probability.",
-    "WHILE": "Fix the number of time steps: keras.Input(shape=(steps, features)).",
+    "WHILE": "Fix the time steps of a recurrent layer: keras.Input(shape=(steps, features)). Unroll any other loop.",
     "SHAPE": "Give Reshape its full target shape, and the input a fixed one.",
 }
 _INTEGER_WEIGHTS = ("int8", "int4", "uint8")

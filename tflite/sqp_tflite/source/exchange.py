@@ -103,7 +103,8 @@ def exchange(
         raise OptionError(
             f"`--replace` and `--head logits` need Keras layers. Received: `{loaded.source}`, of which there is a "
             "finished graph only. Leave them out: with `--quantize int8 --lowering table --data FILE.npz` activations "
-            "become tables. Or save the model with model.save('model.keras') in the program that makes it."
+            "of one number become tables (softmax is none). Or save the model with model.save('model.keras') in the "
+            "program that makes it."
         )
     with running(loaded.source):
         try:

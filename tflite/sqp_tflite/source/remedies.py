@@ -40,8 +40,8 @@ _READ = MappingProxyType(
 _BENDS = ("softplus", "silu", "gelu", "elu", "selu", "celu", "mish")
 """Activations whose part in a network squareplus can take after a training."""
 
-_ROOTS = ("SQRT", "RSQRT")
-_UNARY = EXP_AND_LOG | frozenset("SQRT RSQRT ABS NEG SQUARE LEAKY_RELU HARD_SWISH RELU_N1_TO_1 RELU_0_TO_1".split())
+_ROOTS, _CLIPS = ("SQRT", "RSQRT"), ("RELU_N1_TO_1", "RELU_0_TO_1")
+_UNARY = (EXP_AND_LOG & ELEMENTWISE).union("SQRT RSQRT ABS NEG SQUARE LEAKY_RELU HARD_SWISH".split(), _CLIPS)
 """Operators of one tensor: a table of 256 codes can take their place."""
 
 _CHOOSING = frozenset("SELECT SELECT_V2 GREATER GREATER_EQUAL LESS LESS_EQUAL EQUAL NOT_EQUAL".split())
@@ -152,7 +152,7 @@ class _Judge:
         if finding.op in _UNARY and not self._now.wanted.integer:
             ways += "; with `--quantize int8 --lowering table --data FILE.npz` they become tables"
         program = (
-            "Or, in the program that makes the model, save it with model.save('model.keras'), and export that with "
+            "In the program that makes the model, save it with model.save('model.keras'), and export that with "
             "`--replace accurate` or `--head logits`."
         )
         return Remedy(_with(finding, f"{ways}.{self._or_table(finding.op)} {program}"))

@@ -213,8 +213,14 @@ def _checked(array: NDArray[Any], spec: InputSpec, what: str) -> NDArray[Any]:
             f"`{spec.name}` in {what} must be finite. Received: inf or NaN in {len(rows)} of {len(array)} rows, the "
             f"first is row {rows[0]}. Remove or repair them."
         )
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         found = array.astype(spec.dtype)
+    if found.dtype.kind in "iub" and not np.array_equal(found, array):
+        raise BadInputError(
+            f"`{spec.name}` in {what} must hold numbers of {spec.dtype}, the type of the input. Received: "
+            f"{array.dtype} from {array.min():g} to {array.max():g}, {np.count_nonzero(found != array):,} of which it "
+            "does not have. Pass what the model was trained on."
+        )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         raise DataError(
             f"`{spec.name}` in {what} must fit {spec.dtype}, the type of the input. Received: numbers up to "

@@ -109,8 +109,8 @@ def refuse_code(path: Path, graphs: Sequence[Any] | None = None) -> None:
     listed = (f"{_short(one.op)} in `{_short(one.where)}` ({one.does})" for one in found)
     raise CodeInFileError(
         f"`{path}` holds operators that reach outside the model. Received: {joined(listed, _MOST_LISTED)}. "
-        "Export the model without them (compute that part before the model), or pass --trust-code if you trust "
-        "whoever made it."
+        "Export the model without them: compute that part before the model. If its outputs do not depend on them, and "
+        "you trust whoever made it, pass --trust-code, which runs them."
     )
 
 
