@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sqp_tflite import export
+from sqp_tflite.cli import coding
 from sqp_tflite.codegen.arithmetic import Multiplier, multiplier, requantized
 from sqp_tflite.codegen.elementwise import BUILDERS
 from sqp_tflite.codegen.families import KERNELS, MOVERS
@@ -21,12 +22,14 @@ from sqp_tflite.codegen.plan import ALIASES, plan
 from sqp_tflite.codegen.vectors import made_up
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer import schema
+from sqp_tflite.flatbuffer.edit import NewOp
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops import one_op
 from sqp_tflite.ops.op_families import cases
 from sqp_tflite.ops.policy import ADMITTED, kernels
+from sqp_tflite.run.interpreters import RuntimeFailedError
 from tools import host_code, nets, untrained, zoo
-from written import perceptron
+from written import Written, perceptron
 
 ROOT = Path(__file__).parents[1]
 DIGITS = (ROOT / "examples" / "firmware" / "digits" / "digits.tflite").read_bytes()
@@ -226,6 +229,37 @@ def test_what_is_fused_has_a_c_form_or_is_refused(fused):
 def test_weights_that_are_not_finite_are_refused():
     with pytest.raises(RefusedError, match="must be finite, `kernel` has NaN in 16 of 16 values"):
         plan(read(perceptron(weights=np.full((4, 4), np.nan))))
+
+
+@pytest.mark.parametrize(("ends", "name"), [("inputs", "x"), ("outputs", "y")])
+def test_one_tensor_in_two_places_is_refused(ends, name):
+    """The function would have a pointer for each, and TFLM reads the second."""
+    model = schema.unpack(bytes(perceptron()))
+    graph = model.subgraphs[0]
+    setattr(graph, ends, [*getattr(graph, ends)] * 2)
+    with pytest.raises(RefusedError, match=f"Each of the {ends} must be a tensor of its own. `{name}` is listed"):
+        plan(read(schema.pack(model)))
+
+
+def test_a_zero_point_that_is_no_code_is_refused():
+    model = Written()
+    x, y = (model.value(name=name, scale=0.5) for name in "xy")
+    model.editor.set_scale(y, 0.5, 10**15)
+    model.editor.add_op(NewOp("RELU", (x,), (y,)))
+    with pytest.raises(RefusedError, match="A zero point must be from -128 to 127 for int8. `y` has another"):
+        plan(read(model.ends([x], [y])))
+
+
+def test_a_file_that_the_interpreter_does_not_run_is_refused_by_the_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(coding, "made_up", fails)
+    (tmp_path / "net.tflite").write_bytes(DIGITS)
+    with pytest.raises(RefusedError, match="does not run the file: it could not be prepared") as refusal:
+        coding.coded(tmp_path / "net.tflite", None, prefix=None, section="", qualifier="const", max_memory=None)
+    assert refusal.value.exit_code == 1
+
+
+def fails(*_):
+    raise RuntimeFailedError("it could not be prepared")
 
 
 @pytest.mark.parametrize(("ends", "words"), [("outputs", "A file must have outputs"), ("inputs", "must have inputs")])

@@ -14,11 +14,13 @@ from sqp_tflite.codegen.package import FILES, package
 from sqp_tflite.codegen.plan import plan
 from sqp_tflite.codegen.vectors import made_up
 from sqp_tflite.emit.emit import Artefact, check_own
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import RefusedError
 from sqp_tflite.files import check_input, write_all
 from sqp_tflite.flatbuffer.read import bytes_of, opened
+from sqp_tflite.layer_names import THE_MODEL
 from sqp_tflite.limits import limit
 from sqp_tflite.places import Place, check_places
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.run.interpreters import RuntimeFailedError, require_room
 from sqp_tflite.wording import harmless
 
@@ -100,10 +102,9 @@ def coded(
     try:
         vectors = made_up(graph, content)
     except RuntimeFailedError as error:
-        raise BadInputError(
-            f"The self-test needs outputs of TensorFlow Lite Micro, which does not run {quoted(source)}. Received: "
-            f"{error} See what it lacks with sqp-inspect."
-        ) from error
+        rule = f"TensorFlow Lite Micro, whose outputs are in the self-test, does not run the file: {error}."
+        finding = Finding(THE_MODEL, "", "", rule, "See what it lacks with sqp-inspect.", Kind.OP)
+        raise RefusedError(f"The file cannot become C code:\n- {finding}", (finding,)) from error
     _, files = package(graph, style, source.name, vectors)
     manifest = json.loads(files[f"{style.prefix}_manifest.json"])
     return Coding(source, target, files, {**manifest, "folder": str(target)}, vectors is not None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from sqp_tflite.codegen.arithmetic import LIMITS
+from sqp_tflite.codegen.arithmetic import LIMITS, RANGES
 from sqp_tflite.codegen.source import C_TYPES
-from sqp_tflite.flatbuffer.graph import Graph, Op
+from sqp_tflite.flatbuffer.graph import Graph, Op, Tensor
 from sqp_tflite.layer_names import THE_MODEL
 from sqp_tflite.ops.audit import incoherent
 from sqp_tflite.ops.finite import not_finite
@@ -65,7 +65,26 @@ def of_file(graph: Graph) -> Sequence[Finding]:
     found += incoherent(graph)
     if not graph.inputs:
         found.append(Finding(THE_MODEL, "", "", "A file must have inputs.", "Give the model one.", Kind.GRAPH))
+    found += [*_twice(graph), *_beyond(graph)]
     return found[:_MOST_FOUND]
+
+
+def _twice(graph: Graph) -> Iterator[Finding]:
+    """Yields the inputs and outputs that are one tensor: the function has a pointer for each."""
+    for which in ("inputs", "outputs"):
+        tensors: tuple[Tensor, ...] = getattr(graph, which)
+        for tensor in dict.fromkeys(one for one in tensors if tensors.count(one) > 1):
+            rule = f"Each of the {which} must be a tensor of its own. `{tensor.name}` is listed several times."
+            yield Finding(tensor.name, "", tensor.dtype, rule, f"{_PROJECT}.", Kind.GRAPH)
+
+
+def _beyond(graph: Graph) -> Iterator[Finding]:
+    """Yields the tensors whose zero point is no code."""
+    for tensor in graph.main.tensors:
+        low, high = RANGES.get(tensor.dtype, (0, 0))
+        if tensor.quantization and not all(low <= point <= high for point in tensor.quantization.zero_points):
+            rule = f"A zero point must be from {low:,} to {high:,} for {tensor.dtype}. `{tensor.name}` has another one."
+            yield Finding(tensor.name, "", tensor.dtype, rule, "The file is damaged: export it again.", Kind.GRAPH)
 
 
 def finding(graph: Graph, error: Unsupported) -> Finding:
@@ -76,7 +95,7 @@ def finding(graph: Graph, error: Unsupported) -> Finding:
         error: What was raised.
     """
     op = error.op
-    name = graph.main.tensors[op.outputs[0]].name if op.outputs else ""
+    name = graph.main.tensors[op.outputs[0]].name if op.outputs else op.name
     rule = f"{op.name} {error.rule}; it has {error.received}."
     return Finding(name, op.name, op.dtype, rule, _remedy(op, graph), Kind.OP)
 
