@@ -308,3 +308,14 @@ def test_a_cast_that_tflm_lacks_is_named_with_its_layer_and_the_remedy_helps():
         with pytest.raises(sqp_tflite.RefusedError, match=f"no CAST into {dtype}.*Cast into float32 or int32"):
             sqp_tflite.export(keras.Model(inputs, keras.ops.cast(last, dtype)))
     assert sqp_tflite.export(keras.Model(inputs, keras.ops.cast(last, "int32"))).report.verdict == "ok"
+
+
+@pytest.mark.parametrize(("dtype", "low", "high"), [("int8", -128, 127), ("uint16", 0, 65535), ("uint32", 0, 1e9)])
+def test_a_cast_of_numbers_that_the_type_lacks_is_explained_and_a_clip_helps(dtype, low, high):
+    """Interpreters agree on numbers that the type has only."""
+    x = keras.Input((4,), name="x")
+    wide = keras.layers.Dense(2, kernel_initializer="ones", name="d")(x)
+    with pytest.raises(sqp_tflite.ParityError, match=f"casts floats into {dtype}.*keras.ops.clip"):
+        sqp_tflite.export(keras.Model(x, keras.ops.cast(1e3 * wide, dtype)), target="litert")
+    clipped = keras.ops.cast(keras.ops.clip(1e3 * wide, low, high), dtype)
+    assert sqp_tflite.export(keras.Model(x, clipped), target="litert").report.verdict == "ok"

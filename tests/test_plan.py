@@ -199,6 +199,16 @@ def test_so_is_float16_inside_of_a_saved_model(tmp_path):
         sqp_tflite.export(tmp_path / "half", target="litert")
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint64", "int8", "uint8", "uint16"])
+def test_a_type_without_an_operator_is_named(dtype, tmp_path):
+    module = tf.Module()
+    given = [tf.TensorSpec([None, 4], tf.float32, name="x")]
+    module.call = tf.function(lambda x: {"y": tf.cast(tf.cast(x, dtype) * 2, tf.float32)}, input_signature=given)
+    tf.saved_model.save(module, str(tmp_path / "odd"), signatures=module.call)
+    with pytest.raises(sqp_tflite.RefusedError, match=f"has no TFLite operator for {dtype}.*in float32"):
+        sqp_tflite.export(tmp_path / "odd", target="litert")
+
+
 def test_a_model_that_keras_has_quantised_is_refused():
     model = keras.Sequential([keras.Input((4,)), L.Dense(3, name="coarse")])
     model.quantize("int8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqp_tflite.agreement import MADE_UP, WRITTEN, Agreement
 from sqp_tflite.errors import ParityError, RefusedError
-from sqp_tflite.flatbuffer.graph import Graph
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph
 from sqp_tflite.journal import Compared, Given
 from sqp_tflite.making import Made
 from sqp_tflite.ops.audit import scale_per_unit
@@ -15,6 +15,8 @@ from sqp_tflite.report import Finding, Kind
 from sqp_tflite.run.layer_errors import worst_layers
 from sqp_tflite.source.exchange import Exchanged
 from sqp_tflite.wording import harmless
+
+_NARROW = ("int8", "uint8", "int16", "uint16", "uint32")
 
 _ONE_SCALE = "tflite-runtime"
 """Seen on RNNoise at int16x8: 0.8 of the range off with a scale per unit, right with one scale for each dense layer."""
@@ -63,6 +65,7 @@ def require_parity(compared: Compared, options: ExportOptions, given: Given, cha
     elif options.finished not in INTEGER_IO and any((row.runtime, row.status) == (runtime, "differs") for row in bad):
         named = any(map(_finer_codes_are_named, bad))
         remedy = worst_layers(made.layer_errors, options.wanted.quantize, named)
+    remedy = remedy or _cast(made.graph)
     if not given.inputs.given:
         remedy = f"{remedy}\nThis was {MADE_UP}.".lstrip()
     raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}", remedy=remedy)
@@ -78,6 +81,19 @@ def _require_run(rows: tuple[Agreement, ...], runtime: str, target: str) -> None
     remedy = "Export parts of the model to find the layer that it cannot run"
     remedy += f", or use {others}, where it agrees with the model." if others else "."
     raise RefusedError(rule, (Finding("the whole model", "", "", rule, remedy, Kind.OP),))
+
+
+def _cast(graph: Graph) -> str:
+    """What helps where floats become integers of few bits: what they do not have differs between interpreters."""
+    tensors = graph.main.tensors
+    casts = [op for op in graph.main.ops if op.name == "CAST" and op.dtype in FLOAT_DTYPES]
+    made = next((dtype for op in casts if (dtype := tensors[op.outputs[0]].dtype) in _NARROW), "")
+    if not made:
+        return ""
+    return (
+        f"The file casts floats into {made}. What {made} does not have differs between interpreters: clip "
+        "it first (keras.ops.clip), or cast into int32."
+    )
 
 
 def _one_scale_helps(bad: list[Agreement], options: ExportOptions, graph: Graph) -> bool:

@@ -70,7 +70,7 @@ def convert_graph(graph_def: bytes, inputs: tuple[str, ...], outputs: tuple[str,
     return converter.convert()
 
 
-_ODD = ("float64", "float16", "bfloat16", "uint64")
+_ODD = ("float64", "float16", "bfloat16", "uint64", "int8", "uint8", "uint16")
 """Types of numbers for which few operators exist."""
 
 
