@@ -56,7 +56,7 @@ def validate(options: ExportOptions) -> None:
     _check_combination(options)
     _check_bound(options)
     if options.dry_run and options.reports:
-        raise BadInputError(
+        raise OptionError(
             "A dry run writes no files. Received: --dry-run with --report "
             f"{quoted(options.reports[0])}. Use --json or --report - for the plan, or leave --dry-run out."
         )

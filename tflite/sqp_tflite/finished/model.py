@@ -99,7 +99,7 @@ def _require_ends(which: str, tensors: tuple[Tensor, ...], source: str) -> None:
             "Make the file without this part, and do it in your program."
         )
     if unranked and which == "inputs":
-        raise BadInputError(
+        raise TFLiteFileError(
             "Every dimension of an input must be fixed, because a device's memory is. Received: input "
             f"`{unranked[0].name}` of {quoted(source)}, which may have any number of dimensions. Convert its source "
             "again with inputs of full size."

@@ -191,7 +191,7 @@ def _require_whole(graph: Graph, what: str) -> None:
     for tensor in (tensor for one in graph.subgraphs for tensor in one.tensors):
         if min(tensor.shape, default=0) < 0:
             name = shortened(harmless(tensor.name), LONGEST_NAME)
-            raise BadInputError(
+            raise TFLiteFileError(
                 f"{what} is damaged: a shape must have sizes of 0 or more. Received: `{name}` with "
                 f"{shortened(str(tensor.shape), LONGEST_NAME)}. Fetch or export it again."
             )

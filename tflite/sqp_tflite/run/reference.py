@@ -94,8 +94,11 @@ def _require_finite(name: str, values: NDArray[Any], source: str, given: bool) -
     bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
     if not bad.size:
         return
-    remedy = "Look for NaN in the weights (a training that diverged leaves them)"
-    remedy += ", and at the scale of --data." if given else ", or pass --data with real samples."
+    remedy = "Look for NaN in the weights (a training that diverged leaves them), and at the scale of --data."
+    if not given:
+        remedy = (
+            "Pass --data with real samples: these were made up. If it is so with them, look for NaN in the weights."
+        )
     raise ModelError(
         f"The outputs of `{source}` must be finite in Keras. Received: NaN or infinity in output `{name}` for "
         f"{len(bad)} of {len(values)} samples, the first is sample {bad[0]}. {remedy}"

@@ -76,6 +76,8 @@ def _values(
         low, high = _integers(spec, scale)
         values: NDArray[Any] = generator.integers(low, high, shape, endpoint=True)
         values[0] = low
+        if spec.categories:  # A sequence of padding only has no mean.
+            values[0, ..., :1] = high
         return values.astype(spec.dtype)
     scale = scale or Scale()
     values = generator.uniform(-1.0, 1.0, shape) if scale.even else generator.standard_normal(shape)

@@ -216,7 +216,7 @@ def _checked(array: NDArray[Any], spec: InputSpec, what: str) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         found = array.astype(spec.dtype)
     if found.dtype.kind in "iub" and not np.array_equal(found, array):
-        raise BadInputError(
+        raise DataError(
             f"`{spec.name}` in {what} must hold numbers of {spec.dtype}, the type of the input. Received: "
             f"{array.dtype} from {array.min():g} to {array.max():g}, {np.count_nonzero(found != array):,} of which it "
             "does not have. Pass what the model was trained on."
