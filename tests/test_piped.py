@@ -79,7 +79,13 @@ def test_what_tensorflow_prints_does_not_get_between_the_bytes(model, capfdbinar
     assert capfdbinary.readouterr().out == b"again\n"
 
 
+def test_a_folder_of_code_does_not_go_to_standard_output(capfd):
+    assert commands.cc_main([FILE, "-o", "-"]) == 2
+    assert "C code is a folder of files. Received: -o -" in capfd.readouterr().err
+
+
 BAD = {
+    "a reference from standard input": (["m.tflite", "--reference", "-"], "An input must be a file.*standard input"),
     "a model from standard input": (["-"], "An input must be a file.*standard input.*./-"),
     "data from standard input": (["MODEL", "--data", "-"], "An input must be a file.*standard input"),
     "file and report": (["MODEL", "-o", "-", "--report", "-"], "must hold one thing.*--report.*-o -.*Name a file"),

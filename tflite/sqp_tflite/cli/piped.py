@@ -35,6 +35,10 @@ class Piped(Enum):
         return self is not Piped.NOTHING
 
 
+_READ = ("model", "file", "data", "reference")
+"""The arguments that name what is read."""
+
+
 def piped(options: argparse.Namespace) -> Piped:
     """Returns what a call wants on standard output; `check` says whether it can have it."""
     if getattr(options, "output", None) == DASH:
@@ -50,12 +54,17 @@ def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
         out: Standard output.
         closed: Whether the caller had closed it.
     """
-    for name in ("model", "file", "data"):
+    for name in _READ:
         if getattr(options, name, None) == DASH:
             raise OutputError(
                 "An input must be a file or a folder: a model is read in several places, which a stream does not "
                 "allow. Received: -, standard input. Save it to a file first; a file whose name is a dash is ./-"
             )
+    if getattr(options, "output", None) == DASH and not hasattr(options, "emit"):
+        raise OutputError(
+            "C code is a folder of files. Received: -o -, standard output. Pass the name of a folder; one whose name "
+            "is a dash is ./-"
+        )
     reports = getattr(options, "report", ()).count(DASH)
     wanted = [Piped.REPORT.value] * reports + ["the report (--json)"] * options.json
     wanted += [Piped.MODEL.value] if getattr(options, "output", None) == DASH else []
@@ -75,7 +84,7 @@ def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
 def _check_apart(options: argparse.Namespace, out: IO[str]) -> None:
     """Raises if standard output is a file that is read."""
     key = _identity(out)
-    given = [getattr(options, name, None) for name in ("model", "file", "data")]
+    given = [getattr(options, name, None) for name in _READ]
     inputs = [Path(path) for path in given if path]
     if not piped(options):
         # Text may go to a new file in the model's folder.
