@@ -18,9 +18,9 @@ from matplotlib import pyplot as plt
 
 import sqp_keras
 import sqp_tflite
-from benchmarks.paper_figures import BLACK, BLUE, GREY, RED, SETTINGS
 from sqp_tflite.agreement import Agreement
 from sqp_tflite.report import Report
+from tools.plotting import BLACK, BLUE, GREY, RED, SETTINGS
 
 ROOT = Path(__file__).parent.parent
 FEWEST = {"softplus": 1, "silu": 1, "gelu": 1, "mish": 1, "tanh": 2, "sigmoid": 2}

@@ -119,8 +119,9 @@ def test_a_file_says_no_more_than_so_much_about_its_own_limit():
     model, other = dense(), dense(activation="relu")
     for layer in other.layers:
         layer.set_weights([-3.0 * values for values in layer.get_weights()])
-    forged = marked(sqp_tflite.export(other).model_bytes, Mark(1e9))
-    rows = sqp_tflite.check(model, forged)
+    forged = Editor(sqp_tflite.export(other).model_bytes)
+    put(forged, Mark(1e9))
+    rows = sqp_tflite.check(model, forged.bytes())
     assert {row.status for row in rows if row.on == "ordinary"} == {"differs"} and {row.limit for row in rows} == {0.25}
     assert all("--tolerance 1e+09, if you trust its maker" in row.reason for row in rows if row.on == "ordinary")
     assert {row.status for row in sqp_tflite.check(model, forged, tolerance=1e9)} == {"ok"}

@@ -295,7 +295,7 @@ def test_options_that_contradict_a_step_are_refused(tmp_path, command):
     sequential(L.LSTM(2)).save(tmp_path / "m.keras")
     call = ["sqp-export", tmp_path / "m.keras", "--step"]
     both = command(*call, "--state", "h=h", "--dry-run")
-    assert both.code == 2 and "Leave state out" in both.err
+    assert both.code == 2 and "Leave --state out" in both.err
 
 
 def codes_of(report):

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from unittest import mock
 
+from tools.plotting import SETTINGS
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PICTURES = DOCS / "figures" / "tutorials"
@@ -82,8 +84,6 @@ def run(name: str, path: Path, call: Callable[[str], str] = shell) -> list[Cell]
     """Returns a tutorial's cells with what they showed, run in the current folder; a false claim raises."""
     import keras
     from matplotlib import pyplot as plt
-
-    from benchmarks.paper_figures import SETTINGS
 
     pictures: list[tuple[str, str]] = []
 

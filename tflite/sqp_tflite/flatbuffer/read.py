@@ -67,7 +67,9 @@ def ends(content: bytes) -> Ends:
     Args:
         content: The file, of which nothing else is unpacked.
     """
-    inputs, outputs = (tuple(_tensor(place, tensor, None) for place, tensor in found) for found in schema.ends(content))
+    inputs, outputs = (
+        tuple(_tensor(place, tensor, None, told=False) for place, tensor in found) for found in schema.ends(content)
+    )
     return inputs, outputs
 
 
@@ -131,7 +133,8 @@ def subgraph(model: Any, place: int) -> Subgraph:
     graph = model.subgraphs[place]
     # Converters before 2022 do not write that a shape of no dimensions is one.
     told = any(tensor.hasRank for tensor in graph.tensors or ())
-    tensors = tuple(_tensor(i, tensor, model, told) for i, tensor in enumerate(graph.tensors or ()))
+    given = enumerate(graph.tensors or ())
+    tensors = tuple(_tensor(i, tensor, _data(model, tensor.buffer), told) for i, tensor in given)
     made = Subgraph(
         name=schema.text(graph.name),
         tensors=tensors,
@@ -250,8 +253,8 @@ def _data(model: Any, place: int) -> memoryview | None:
     return memoryview(data) if data is not None and len(data) else None
 
 
-def _tensor(index: int, tensor: Any, model: Any, told: bool) -> Tensor:
-    shape, data = _integers(tensor.shape), _data(model, tensor.buffer)
+def _tensor(index: int, tensor: Any, data: memoryview | None, told: bool) -> Tensor:
+    shape = _integers(tensor.shape)
     return Tensor(
         index=index,
         name=schema.text(tensor.name),
