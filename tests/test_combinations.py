@@ -4,6 +4,7 @@ import pytest
 
 from sqp_tflite.errors import BadInputError, RefusedError
 from sqp_tflite.ops.combinations import Combination, broken, combinations, nearest, refuse
+from sqp_tflite.ops.policy import NPUS
 
 REFUSED = {
     *(
@@ -15,12 +16,19 @@ REFUSED = {
     *(("int16x8", "table", target) for target in ("tflm", "litert", "tflite-runtime", "tflm@2023")),
     ("int8", "integer", "tflite-runtime"),
     ("int16x8", "integer", "tflite-runtime"),
+    *(("int16x8", "table", target) for target in NPUS),
+    *(
+        (quantize, lowering, target)
+        for quantize in ("float32", "float16", "dynamic")
+        for lowering in ("algebraic", "table", "integer")
+        for target in NPUS
+    ),
 }
 
 
-def test_all_60_are_decided():
+def test_all_105_are_decided():
     found = list(combinations())
-    assert len(found) == 60
+    assert len(found) == 105
     assert {(c.quantize, c.lowering, c.target) for c in found if broken(c)} == REFUSED
 
 
@@ -38,6 +46,7 @@ def test_the_nearest_works_and_keeps_the_target():
         (("dynamic", "algebraic", "tflm"), ("float inputs with int8 weights", "--quantize int8 --lowering algebraic")),
         (("float16", "algebraic", "tflm"), ("DEQUANTIZE for float16", "--quantize float32")),
         (("int16x8", "table", "tflm"), ("65,536 entries", "--quantize int16x8 --lowering algebraic")),
+        (("dynamic", "integer", "ethos-u55"), ("integers only", "--quantize int8 --lowering integer")),
         (("int8", "integer", "tflite-runtime"), ("RSQRT for int16", "--quantize int8 --lowering table")),
     ],
 )

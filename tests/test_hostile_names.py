@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import sqp_tflite
+from sqp_tflite.device import Memory
 from sqp_tflite.emit import emit
-from sqp_tflite.report import Memory
 from test_emit import material
 from written import Written
 

@@ -12,12 +12,12 @@ from rich.console import Console
 import sqp_tflite
 from models import dense
 from sqp_tflite.cli.text import show_report
+from sqp_tflite.device import Memory
 from sqp_tflite.emit.page import html
 from sqp_tflite.flatbuffer.graph import Graph, Subgraph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.inspection import inspection
 from sqp_tflite.layer_names import LayerNames
-from sqp_tflite.report import Memory
 from sqp_tflite.run import arena, interpreters
 from sqp_tflite.run.memory import memory, over_budget
 

@@ -67,8 +67,8 @@ def test_every_parameter_of_export_is_an_option_with_the_same_default():
     # Every option is set to something else than its default, or a dropped parameter would not show.
     assert all(fields[name].default != value for name, value in GIVEN.items())
     for name, parameter in parameters.items():
-        if name in WANTED:
-            assert parameter.default == getattr(Combination(), name)
+        if name in WANTED:  # None for what suits the target.
+            assert parameter.default in (None, getattr(Combination(), name))
         elif name not in ("model", "progress"):
             assert parameter.default == fields[name].default, name
 
@@ -83,6 +83,10 @@ SHELL = {
     "numbers": (
         ["--quantize", "int8", "--lowering", "table", "--target", "litert", "--io", "float32"],
         {"wanted": Combination("int8", "table", "litert"), "io": "float32"},
+    ),
+    "an NPU": (
+        ["--target", "ethos-u55", "--accelerator", "ethos-u55-256", "--npu-only"],
+        {"wanted": Combination("int8", "integer", "ethos-u55"), "accelerator": "ethos-u55-256", "npu_only": True},
     ),
     "model": (
         ["--data", "d.npz", "--map", "mine=gelu", "--import", "a", "--import", "b.c:D", "--trust-code"],

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from sqp_tflite import report
+from sqp_tflite import device, report
 from sqp_tflite.agreement import Agreement
 from sqp_tflite.cli.commands import export_main, inspect_main
 from sqp_tflite.emit.rendering import check_names, render
@@ -26,8 +26,10 @@ CLASSES = {
     "replacement": report.Replacement,
     "agreement": Agreement,
     "tensor": report.TensorRow,
-    "step": report.MemoryStep,
-    "memory": report.Memory,
+    "step": device.MemoryStep,
+    "memory": device.Memory,
+    "npu": device.Npu,
+    "npu_row": device.NpuRow,
     "plan": report.PlanRow,
     "activation": report.Activation,
     "layer_error": report.LayerError,
@@ -59,7 +61,11 @@ def full() -> report.Report:
         agreement=(AGREED,),
         inputs=(report.TensorRow(0, "x", (1, 2), "int8", 0.1, -3),),
         outputs=(report.TensorRow(0, "y", (1, 2), "float32"),),
-        memory=report.Memory(1, "tflm 1", 1, 1, "t", 1, "a", 5, 5, (report.MemoryStep("ADD", "a", 3),)),
+        memory=device.Memory(1, "tflm 1", 1, 1, "t", 1, "a", 5, 5, (device.MemoryStep("ADD", "a", 3),)),
+        npu=device.Npu(
+            "ethos-u55-128", "ethos-u-vela 1", "S", "M", 5, 1, 2, 3, 4, 5, 6,
+            (device.NpuRow("CAST", "int8", "a", False, "Unsupported opType"),),
+        ),
         plan=(PLANNED,),
         layer_errors=(report.LayerError("a", "t", 0.1, 0.1),),
         unproven=("Not known.",), warnings=("A warning.",), notes=("A note.",),

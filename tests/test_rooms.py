@@ -11,10 +11,10 @@ PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sq
 
 ORDER = {
     "sqp_keras": "accept private forms symbolic activation backends family models".split(),
-    "sqp_tflite": "mcu wording troubleshooting agreement report errors accept limits versions collecting private "
+    "sqp_tflite": "mcu wording troubleshooting agreement device report errors accept limits versions collecting private "
     "layer_names places files worker flatbuffer ops source "
-    "run quantize codegen emit options solution validate journal comparison making disagreement finished inspection "
-    "parity pipeline cli".split(),
+    "run npu quantize codegen emit options solution validate journal comparison making disagreement finished "
+    "inspection parity pipeline cli".split(),
 }
 """Rooms and root modules, lowest first; `docs/architecture.md` describes them."""
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from sqp_tflite.errors import BadInputError, CrashedError
+from sqp_tflite.device import Memory
+from sqp_tflite.errors import BadInputError, CrashedError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
 from sqp_tflite.ops import ways
+from sqp_tflite.npu.judge import Judged, judged
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
-from sqp_tflite.ops.policy import ADMITTED, NAMES, RUNTIMES, kernels, runtime_of
-from sqp_tflite.report import Finding, Kind, Memory, OpRow, Report
+from sqp_tflite.ops.policy import ACCELERATOR, ADMITTED, NAMES, NPUS, RUNTIMES, kernels, runtime_of
+from sqp_tflite.report import Finding, Kind, OpRow, Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.memory import memory
 from sqp_tflite.versions import versions
@@ -22,7 +24,14 @@ _MOST_NAMED = 3
 
 
 def inspection(
-    source: Path, target: str, command: str = "", require: str = "both", max_memory: int | None = None
+    source: Path,
+    target: str,
+    command: str = "",
+    require: str = "both",
+    max_memory: int | None = None,
+    *,
+    accelerator: str | None = None,
+    npu_only: bool = False,
 ) -> tuple[Graph, Report]:
     """Returns the file's graph and a report about it.
 
@@ -32,6 +41,8 @@ def inspection(
         command: The command line, for the report.
         require: One of `options.REQUIREMENTS`: what the verdict is about. Findings about the rest are left out.
         max_memory: Bytes that the file may have; None for an eighth of the free memory.
+        accelerator: The variant of the target's NPU; None for its default.
+        npu_only: Whether an operator that the NPU leaves to the CPU is a reason to refuse the file.
 
     Raises:
         BadInputError: The file is not a TFLite file.
@@ -44,6 +55,8 @@ def inspection(
     needs = exp_and_log(graph)
     findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())
     stand_in = interpreters.stand_in(target) if runs == "not checked" else ""
+    placed, wrong = _placed(content, graph, target, accelerator)
+    findings += wrong + (placed.findings if placed and npu_only else ())
     found, notes = Memory(), _emptiness(graph)
     notes += release_notes(graph, target, stand_in) if runs != "no" else ()
     try:
@@ -52,6 +65,7 @@ def inspection(
         notes += arena.notes if arena else ()
     except (BadInputError, CrashedError) as error:
         notes.append(f"The memory could not be measured: {str(error).splitlines()[0]}")
+    notes += placed.notes if placed else ()
     report = Report(
         verdict="refused" if findings else "ok",
         source=str(source),
@@ -68,11 +82,25 @@ def inspection(
         inputs=tensor_rows(graph, graph.main.inputs),
         outputs=tensor_rows(graph, graph.main.outputs),
         memory=found,
+        npu=placed.npu if placed else None,
+        warnings=placed.warnings if placed and not npu_only else (),
         notes=tuple(notes),
         versions=versions(),
         command=command,
     )
     return graph, report
+
+
+def _placed(
+    content: bytes, graph: Graph, target: str, accelerator: str | None
+) -> tuple[Judged | None, tuple[Finding, ...]]:
+    """What the compiler for the target's NPU makes of the file, or why it does not take it."""
+    if target not in NPUS:
+        return None, ()
+    try:
+        return judged(content, graph, target, accelerator or ACCELERATOR[target]), ()
+    except RefusedError as error:
+        return None, error.findings
 
 
 def _emptiness(graph: Graph) -> list[str]:

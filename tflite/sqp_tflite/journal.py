@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqp_tflite.agreement import Agreement
+from sqp_tflite.device import Memory
 from sqp_tflite.errors import ParityError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.limits import Limit
+from sqp_tflite.npu.judge import Judged
 from sqp_tflite.ops.audit import op_rows, release_notes, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
-from sqp_tflite.report import ON_DATA, ON_MADE_UP, SOLVED_BY, Finding, Memory, Report, StatePair
+from sqp_tflite.report import ON_DATA, ON_MADE_UP, SOLVED_BY, Finding, Report, StatePair
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena
 from sqp_tflite.solution import Solution
@@ -138,7 +140,7 @@ class Journal:
         given, changed, planned = self.get(Given), self.get(Exchanged), self.get(Plan)
         traced, reduced, graph = self.get(Traced), self.get(Reduced), self.get(Graph)
         measured, compared, solution = self.get(Measured), self.get(Compared), self.get(Solution)
-        masked = self.get(Masks)
+        masked, placed = self.get(Masks), self.get(Judged)
         layers = traced.layers if traced else None
         output = self.options.output if compared and verdict == "ok" else None
         return Report(
@@ -159,6 +161,7 @@ class Journal:
             outputs=tensor_rows(graph, graph.main.outputs) if graph else (),
             states=self._states(),
             memory=measured.memory if measured else Memory(),
+            npu=placed.npu if placed else None,
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
             judged_on=(ON_DATA if given.inputs.given else ON_MADE_UP) if given and compared else "",
@@ -167,6 +170,7 @@ class Journal:
             + (changed.unproven if changed else ()),
             warnings=(given.loaded.warnings + given.warnings if given else ())
             + (masked.warnings if masked else ())
+            + (placed.warnings if placed and not self.options.npu_only else ())
             + (compared.warnings if compared else ()),
             notes=self._notes(),
             versions=versions(),
@@ -191,7 +195,7 @@ class Journal:
         notes: tuple[str, ...] = ()
         changed, planned = self.get(Exchanged), self.get(Plan)
         traced, reduced, graph = self.get(Traced), self.get(Reduced), self.get(Graph)
-        measured, compared = self.get(Measured), self.get(Compared)
+        measured, compared, placed = self.get(Measured), self.get(Compared), self.get(Judged)
         if changed and planned:
             notes += planned.notes + changed.notes + own_code.notes(planned.loaded.model)
         steps = self.get(Steps)
@@ -205,6 +209,7 @@ class Journal:
         notes += reduced.notes if reduced else ()
         notes += release_notes(graph, self.options.wanted.target, self._stand_in()) if graph else ()
         notes += measured.arena.notes if measured and measured.arena else ()
+        notes += placed.notes if placed else ()
         return notes + (compared.notes if compared else ())
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqp_tflite import accept
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE, Combination
-from sqp_tflite.ops.policy import ONE_SCALE, TARGETS
+from sqp_tflite.ops.policy import ACCELERATOR, NPUS, ONE_SCALE, TARGETS
 
 if TYPE_CHECKING:
     from sqp_tflite.emit import CStyle
@@ -41,6 +41,8 @@ class ExportOptions:
     model: Any
     output: Path | None = None
     wanted: Combination = field(default_factory=Combination)
+    accelerator: str | None = None
+    npu_only: bool = False
     io: str | None = None
     per_tensor: bool = False
     no_conversions: bool = False
@@ -73,6 +75,11 @@ class ExportOptions:
         return self.per_tensor or (self.wanted.integer and self.wanted.target in ONE_SCALE)
 
     @property
+    def variant(self) -> str:
+        """Returns the variant of the target's NPU that the file is compiled for, "" for a target without one."""
+        return self.accelerator or ACCELERATOR[self.wanted.target] if self.wanted.target in NPUS else ""
+
+    @property
     def source(self) -> str:
         """Returns what reports call the model before it is loaded."""
         return str(self.model) if isinstance(self.model, (str, Path)) else getattr(self.model, "name", "the model")
@@ -88,7 +95,7 @@ def asked(**given: Any) -> ExportOptions:
         BadInputError: A parameter has a value of a kind that it does not take.
     """
     found = {name: _ACCEPT[name](f"`{name}`", value) for name, value in given.items()}
-    wanted = Combination(found.pop("quantize"), found.pop("lowering"), found.pop("target"))
+    wanted = Combination.chosen(found.pop("quantize"), found.pop("lowering"), found.pop("target"))
     return ExportOptions(wanted=wanted, **found)
 
 
@@ -103,14 +110,16 @@ def _c_style(name: str, value: Any) -> CStyle:
 _ACCEPT: Mapping[str, accept.Accept] = {
     "model": accept.model,
     "output": accept.optional(accept.output),
-    "quantize": accept.choice(*QUANTIZE),
-    "lowering": accept.choice(*LOWERINGS),
+    "quantize": accept.optional(accept.choice(*QUANTIZE)),
+    "lowering": accept.optional(accept.choice(*LOWERINGS)),
     "io": accept.optional(accept.choice(*IO)),
     "per_tensor": accept.flag,
     "no_conversions": accept.flag,
     "state": accept.optional(accept.states),
     "step": accept.flag,
     "target": accept.choice(*TARGETS),
+    "accelerator": accept.optional(accept.text),
+    "npu_only": accept.flag,
     "data": accept.optional(accept.data),
     "names": accept.optional(accept.meanings),
     "imports": accept.modules,

@@ -28,6 +28,7 @@ from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.journal import Given, Journal, Measured
 from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.npu.judge import Judged, judged
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions, asked
 from sqp_tflite.places import Place
@@ -73,14 +74,16 @@ def export(
     model: Any,
     output: str | os.PathLike[str] | None = None,
     *,
-    quantize: str = "float32",
-    lowering: str = "algebraic",
+    quantize: str | None = None,
+    lowering: str | None = None,
     io: str | None = None,
     per_tensor: bool = False,
     no_conversions: bool = False,
     state: str | Mapping[str, str] | None = None,
     step: bool = False,
     target: str = "tflm",
+    accelerator: str | None = None,
+    npu_only: bool = False,
     data: GivenData = None,
     names: str | Mapping[str, str] | None = None,
     imports: str | Iterable[str] = (),
@@ -109,8 +112,10 @@ def export(
     Args:
         model: A built Keras model, or the path of a `.keras` or `.h5` file, of a SavedModel folder or of a TFLite file.
         output: Where to write the file; written whole, and only if the verdict is "ok".
-        quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8".
-        lowering: How an activation is written in an integer model: "algebraic", "table" or "integer".
+        quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8"; None for "float32", and
+            "int8" on a target with an NPU.
+        lowering: How an activation is written in an integer model: "algebraic", "table" or "integer"; None for
+            "algebraic", and "integer" on a target with an NPU.
         io: Type of inputs and outputs; None for the model's own. "float32" puts conversions around an integer model.
         per_tensor: Whether the weights of dense layers get one scale each in an integer model, for TFLM from before
             November 2024.
@@ -118,7 +123,10 @@ def export(
         state: {output: input} for the outputs that go back in as inputs, with the same scale; None to find them.
         step: Whether the file computes one time step of a model of sequences, with its states as inputs and outputs.
         target: Whose operator table and interpreter decide: "tflm", "litert", "tflite-runtime", or "tflm@2023", an
-            older TFLM that boards carry, which implies `per_tensor` in an integer model.
+            older TFLM that boards carry, which implies `per_tensor` in an integer model; "ethos-u55", "ethos-u65" and
+            "ethos-u85" are TFLM with an NPU, whose compiler Vela says what the NPU computes.
+        accelerator: The variant of the NPU, for example "ethos-u55-256"; None for the target's default.
+        npu_only: Whether to refuse a file with an operator that the NPU leaves to the CPU.
         data: Inputs to calibrate and compare on: an .npz path or a mapping, keyed by Keras input name (or x), labels
             under y. Without it made-up inputs; an integer model needs it.
         names: What an unknown activation name in the file means: {"my_softplus": "softplus"}.
@@ -155,6 +163,7 @@ def export(
     """
     options = asked(
         model=model, output=output, quantize=quantize, lowering=lowering, io=io, per_tensor=per_tensor, target=target,
+        accelerator=accelerator, npu_only=npu_only,
         no_conversions=no_conversions, state=state, step=step, data=data, names=names, imports=imports,
         trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error,
         max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory,
@@ -199,7 +208,10 @@ def run(
         content, graph, traced = made.content, made.graph, made.traced
         tell("measure")  # Budgets before the comparison, which takes longer.
         measured = done.keep(_measured(options, content, graph, traced.layers))
-        _refuse(over_budget(measured.memory, graph, options.ram, options.flash))
+        placed = done.keep(_judged(options, content, graph, traced.layers)) if options.variant else None
+        npu = placed.npu if placed else None
+        _refuse(over_budget(measured.memory, graph, options.ram, options.flash, npu))
+        _refuse(placed.findings if placed and options.npu_only else ())
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
         found = done.keep(compared(content, graph, given, changed, options, done.get(Steps)))
         require_parity(found, options, given, changed, made)
@@ -259,6 +271,10 @@ def _measured(options: ExportOptions, content: bytes, graph: Graph, layers: Laye
         rule = f"{NAMES[target]} must run the file."
         raise RefusedError(str(error), (Finding("the whole model", "", "", rule, str(error), Kind.OP),)) from error
     return Measured(dataclasses.replace(needed, ram_budget=options.ram, flash_budget=options.flash), arena)
+
+
+def _judged(options: ExportOptions, content: bytes, graph: Graph, layers: LayerNames) -> Judged:
+    return judged(content, graph, options.wanted.target, options.variant, layers, options.wanted)
 
 
 def _rendered(

@@ -6,10 +6,11 @@ import dataclasses
 import enum
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqp_tflite.agreement import GIVEN, MADE_UP, Agreement
+from sqp_tflite.device import Memory, Npu
 from sqp_tflite.wording import harmless
 
 SCHEMA = 2
@@ -43,6 +44,8 @@ class Kind(str, enum.Enum):
     WEIGHTS = "weights"  # Constants that are not finite.
     GRAPH = "graph"
     """A file whose operators do not fit together."""
+    NPU = "npu"
+    """An operator that an NPU leaves to the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,44 +124,6 @@ class StatePair:
 
     def __str__(self) -> str:
         return f"`{self.output}` goes back into `{self.input}`"
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryStep:
-    """One operator in execution order, and the bytes of all tensors that are needed while it runs."""
-
-    op: str
-    layer: str
-    live_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What the model needs on the device, in bytes; None where it was not measured.
-
-    Attributes:
-        arena_bytes: Smallest arena with which `arena_runtime` ran the file here: an upper bound for a 32-bit target.
-        arena_runtime: The interpreter, with its version.
-        arena_32bit_low: No 32-bit target needs less.
-        arena_32bit_high: No 32-bit target with reference kernels needs more.
-        peak_tensor: The largest tensor at the memory peak.
-        peak_bytes: The size of all tensors at the peak.
-        peak_layer: The layer that runs at the peak.
-        ram_budget: The limit of `--ram`.
-        flash_budget: The limit of `--flash`.
-        steps: What is in memory at each operator.
-    """
-
-    arena_bytes: int | None = None
-    arena_runtime: str = ""
-    arena_32bit_low: int | None = None
-    arena_32bit_high: int | None = None
-    peak_tensor: str = ""
-    peak_bytes: int | None = None
-    peak_layer: str = ""
-    ram_budget: int | None = None
-    flash_budget: int | None = None
-    steps: tuple[MemoryStep, ...] = ()
 
 
 Parameter = float | str | bool | None
@@ -275,6 +240,7 @@ class Report:
         stand_in: What ran the file in place of the target's own release, with its version; "" if nothing had to.
         exp_and_log: Of an inspected file, the operators that need exp or log.
         states: Which outputs go back in as inputs.
+        npu: Of a target with an NPU, what its compiler makes of the file; None otherwise.
         solution: Of a refusal, the call that solves all findings, tried: the command with other options, or keyword
             arguments; "" if there is none.
         judged_on: "data", "made-up inputs", or "" where no outputs were compared.
@@ -303,7 +269,8 @@ class Report:
     inputs: tuple[TensorRow, ...] = ()
     outputs: tuple[TensorRow, ...] = ()
     states: tuple[StatePair, ...] = ()
-    memory: Memory = Memory()
+    memory: Memory = field(default_factory=Memory)
+    npu: Npu | None = None
     plan: tuple[PlanRow, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
     judged_on: str = ""

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sqp_tflite.accept import quoted
+from sqp_tflite import accept
 from sqp_tflite.emit import CStyle, artefacts, check_own
 from sqp_tflite.emit.firmware import artefact_places, check_kinds
 from sqp_tflite.emit.rendering import check_names
 from sqp_tflite.errors import EnvironmentMissingError, OptionError, RefusedError
 from sqp_tflite.files import check_data, check_model
+from sqp_tflite.npu import vela
 from sqp_tflite.ops.combinations import INTEGER_IO, Combination, nearest, refuse, require_data
-from sqp_tflite.ops.policy import NAMES, runtime_of
+from sqp_tflite.ops.policy import ACCELERATOR, ACCELERATORS, NAMES, NPUS, runtime_of
 from sqp_tflite.options import HEADS, ExportOptions
 from sqp_tflite.places import Place, check_places, report_places
 from sqp_tflite.report import SOLVED_BY, Report
@@ -53,6 +55,7 @@ def validate(options: ExportOptions) -> None:
             f"--quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
     _check_step(options)
+    check_accelerator(options.wanted.target, options.accelerator, options.npu_only)
     _check_combination(options)
     _check_bound(options)
     if options.dry_run and options.reports:
@@ -79,8 +82,45 @@ def _require_means(options: ExportOptions) -> None:
             f"Received: --target {wanted.target}. Install it with {interpreters.INSTALL[runtime]}, or choose "
             "--target litert."
         )
+    require_compiler(wanted.target)
     if wanted.integer and options.finished not in INTEGER_IO:
         require_data(wanted.quantize, options.data is not None)
+
+
+def check_accelerator(target: str, accelerator: str | None, npu_only: bool) -> None:
+    """Raises `BadInputError` if the variant of an NPU is not one of the target's, or the target has no NPU.
+
+    Args:
+        target: One of `policy.TARGETS`.
+        accelerator: The variant, None for the target's default.
+        npu_only: Whether nothing may be left to the CPU.
+    """
+    if target not in NPUS:
+        for name, given in (("accelerator", accelerator is not None), ("npu_only", npu_only)):
+            flag = f"--{name.replace('_', '-')}"
+            if given:
+                raise BadInputError(
+                    f"`{name}` ({flag}) is about a target with an NPU: {', '.join(NPUS)}. Received: {flag} with "
+                    f"--target {target}. Choose one of these, or leave it out."
+                )
+        return
+    if accelerator is None or accelerator in ACCELERATORS[target]:
+        return
+    others = [other for other in NPUS if accelerator in ACCELERATORS[other]]
+    way = f"Choose one of them, or --target {others[0]}." if others else f"Omit it for {ACCELERATOR[target]}."
+    raise BadInputError(
+        f"`accelerator` must be one of {', '.join(ACCELERATORS[target])} for --target {target}. Received: "
+        f"{accept.quoted(accelerator)}. {way}"
+    )
+
+
+def require_compiler(target: str) -> None:
+    """Raises `EnvironmentMissingError` if the compiler that judges files for the target's NPU is not installed."""
+    if target in NPUS and not vela.version():
+        raise EnvironmentMissingError(
+            f"A file for `{target}` is judged by Vela, Arm's compiler for it, which is not installed. Received: "
+            f"--target {target}. Install it with {vela.INSTALL}, or choose --target tflm."
+        )
 
 
 def style(options: ExportOptions) -> CStyle:

@@ -15,6 +15,7 @@ DISTRIBUTIONS = (
     "litert-quantizer",
     "tflite-runtime",
     "tflite-micro",
+    "ethos-u-vela",
 )
 
 

@@ -173,7 +173,16 @@ def _target(parser: argparse.ArgumentParser) -> None:
         choices=TARGETS,
         default="tflm",
         help="interpreter whose operators and results decide (default: tflm, TensorFlow Lite Micro); tflm@2023 for "
-        "boards that carry its release of October 2023: only operators that it has, and --per-tensor",
+        "boards that carry its release of October 2023: only operators that it has, and --per-tensor; ethos-u... for "
+        "TensorFlow Lite Micro with Arm's NPU, whose compiler says what the NPU computes",
+    )
+    parser.add_argument(
+        "--accelerator",
+        metavar="NAME",
+        help="the NPU's variant, such as ethos-u55-256 (default: ethos-u55-128, ethos-u65-256, ethos-u85-256)",
+    )
+    parser.add_argument(
+        "--npu-only", action="store_true", help="refuse a file with an operator that the NPU leaves to the CPU"
     )
 
 
@@ -182,9 +191,8 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--quantize",
         choices=QUANTIZE,
-        default="float32",
         help="number type: float16 has half-precision weights, dynamic int8 weights, int8 and int16x8 (int16 with int8 "
-        "weights) are integer models and need --data (default: float32)",
+        "weights) are integer models and need --data (default: float32; int8 for an NPU)",
     )
     group.add_argument(
         "--io", choices=IO, help="type of the inputs and outputs (default: integer for an integer model)"
@@ -212,10 +220,9 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--lowering",
         choices=LOWERINGS,
-        default="algebraic",
         help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
         "(int8; any activation; the fastest on a microcontroller), integer in int16 without float (the "
-        "slowest there) (default: algebraic)",
+        "slowest there, the fastest on an NPU) (default: algebraic; integer for an NPU)",
     )
 
 

@@ -128,7 +128,9 @@ def _options(call: Call) -> ExportOptions:
     return ExportOptions(
         model=source,
         output=None if nowhere else output,
-        wanted=Combination(given.quantize, given.lowering, given.target),
+        wanted=Combination.chosen(given.quantize, given.lowering, given.target),
+        accelerator=given.accelerator,
+        npu_only=given.npu_only,
         io=given.io,
         per_tensor=given.per_tensor,
         no_conversions=given.no_conversions,
@@ -173,13 +175,19 @@ def _inspect(call: Call) -> Outcome:
     from sqp_tflite.emit.rendering import check_names, render
     from sqp_tflite.inspection import inspection
     from sqp_tflite.places import check_places, report_places
+    from sqp_tflite.validate import check_accelerator, require_compiler
 
     paths, read = piped.named(options.report), (Path(options.file),)
     check_names(paths)
     places = report_places(paths)
     check_places(places, read)
     piped.check_places(places, call.out)
-    graph, report = inspection(Path(options.file), options.target, call.command, options.require, options.max_memory)
+    check_accelerator(options.target, options.accelerator, options.npu_only)
+    require_compiler(options.target)
+    graph, report = inspection(
+        Path(options.file), options.target, call.command, options.require, options.max_memory,
+        accelerator=options.accelerator, npu_only=options.npu_only,
+    )  # fmt: skip
     report = dataclasses.replace(report, seconds=call.seconds())
     content = Path(options.file).read_bytes() if places else b""
     files = {place: render(report, graph, content, place.path.suffix) for place in places}

@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, heading, tables, verdict
+from sqp_tflite.device import Memory, Npu
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.ops.policy import NAMES
-from sqp_tflite.report import SOLVED_BY, Finding, Memory, OpRow, Report, TensorRow
+from sqp_tflite.ops.policy import NAMES, NPUS, runtime_of
+from sqp_tflite.report import SOLVED_BY, Finding, OpRow, Report, TensorRow
 from sqp_tflite.troubleshooting import FINDINGS
 from sqp_tflite.wording import harmless, joined, shortened
 
@@ -63,6 +64,7 @@ def show_report(console: Console, report: Report) -> None:
         _head(console, heading(report.agreement))
         show_agreement(console, report.agreement)
     _memory(console, report.memory)
+    _npu(console, report.npu)
     _tensors(console, report.inputs, report.outputs)
     _states(console, report)
     _layer_errors(console, report)
@@ -84,10 +86,13 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
     word, style, _ = _VERDICTS[report.verdict]
     console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
     needs = ", ".join(report.exp_and_log)
-    console.print(_plain(f"    {NAMES[report.target]} runs it: {report.runs}"))
+    runner = NAMES[runtime_of(report.target) if report.target in NPUS else report.target]
+    console.print(_plain(f"    {runner} runs it: {report.runs}"))
     console.print(_plain(f"    free of exp and log: {f'no ({needs})' if needs else 'yes'}"))
     written = _safe(graph.description) or "unknown"
     console.print(_plain(f"    {graph.size_bytes:,} bytes, sha256 {graph.sha256[:16]}, written by: {written}"))
+    for line in report.warnings:
+        console.print(Text.assemble(("  warning: ", "bold yellow"), line))
     show_findings(console, report.findings)
     _operators(console, report.ops)
     islands = graph.float_islands()
@@ -98,6 +103,7 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
             console.print(_plain(_safe(f"  {' '.join(op.name for op in island)} at {where}")))
         _more(console, len(islands) - _MOST_ROWS)
     _memory(console, report.memory)
+    _npu(console, report.npu)
     _tensors(console, report.inputs, report.outputs)
     _notes(console, report.notes)
 
@@ -201,6 +207,20 @@ def _memory(console: Console, memory: Memory) -> None:
         console.print(
             _plain(f"  flash budget {memory.flash_budget:,} for the model; the code of the interpreter is not counted")
         )
+
+
+def _npu(console: Console, npu: Npu | None) -> None:
+    """What the compiler says of the file; what the CPU computes is in warnings or findings."""
+    if npu is None:
+        return
+    _head(console, f"{npu.accelerator}, by {npu.compiler}")
+    where = f"all {npu.on_npu} operators" if not npu.on_cpu else f"{npu.on_npu} of {len(npu.operators)} operators"
+    console.print(_plain(f"  {where} on the NPU" + (f", {npu.on_cpu} on the CPU" if npu.on_cpu else "")))
+    clock = f" ({npu.milliseconds:.3g} ms at {npu.clock_hz / 1e6:,.0f} MHz)" if npu.clock_hz else ""
+    console.print(_plain(f"  about {npu.cycles:,} cycles{clock}, {npu.macs:,} MACs"))
+    used = (("SRAM", npu.sram_bytes), ("DRAM", npu.dram_bytes), ("flash", npu.flash_bytes))
+    shown = ", ".join(f"{name} {size:,} bytes" for name, size in used if size)
+    console.print(_plain(f"  {shown}; compiled file {npu.compiled_bytes:,} bytes"))
 
 
 def _tensors(console: Console, inputs: tuple[TensorRow, ...], outputs: tuple[TensorRow, ...]) -> None:

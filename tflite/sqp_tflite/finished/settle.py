@@ -9,7 +9,7 @@ from sqp_tflite.accept import quoted
 from sqp_tflite.errors import OptionError
 from sqp_tflite.files import Content, check_model, content_of
 from sqp_tflite.limits import limit
-from sqp_tflite.ops.combinations import INTEGER_IO
+from sqp_tflite.ops.combinations import INTEGER_IO, Combination
 from sqp_tflite.options import ExportOptions
 
 _ABOUT_KERAS = ("names", "imports", "trust_code", "hard_sigmoid")
@@ -73,7 +73,7 @@ def _require_neither(options: ExportOptions) -> None:
 
 
 def _require_integer(options: ExportOptions, kind: str, path: str) -> None:
-    if options.wanted.quantize not in ("float32", kind):
+    if options.wanted.quantize not in (Combination.chosen(None, None, options.wanted.target).quantize, kind):
         raise OptionError(
             f"A file of integers keeps its numbers. Received: --quantize {options.wanted.quantize} for {path}, which "
             f"is {kind}. Leave --quantize out, or begin with the float file that it was made from."

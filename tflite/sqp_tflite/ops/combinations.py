@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqp_tflite.errors import DataError, OptionError, RefusedError
-from sqp_tflite.ops.policy import NAMES, TARGETS, hybrid, kernels
+from sqp_tflite.ops.policy import NAMES, NPUS, TARGETS, hybrid, kernels
 from sqp_tflite.report import Finding, Kind
 
 QUANTIZE = ("float32", "float16", "dynamic", "int8", "int16x8")
@@ -48,6 +48,15 @@ class Combination:
     lowering: str = "algebraic"
     target: str = "tflm"
 
+    @classmethod
+    def chosen(cls, quantize: str | None, lowering: str | None, target: str) -> Combination:
+        """Returns a combination in which what was not asked for is what suits the target.
+
+        An NPU computes with integers only, and a float island or a table of GATHER is left to the CPU beside it.
+        """
+        npu = target in NPUS
+        return cls(quantize or ("int8" if npu else "float32"), lowering or ("integer" if npu else "algebraic"), target)
+
     @property
     def integer(self) -> bool:
         """Returns whether the model's numbers are integers."""
@@ -69,6 +78,8 @@ def broken(wanted: Combination) -> str | None:
     """Returns why a combination cannot work, None if it can."""
     if (wanted.quantize, wanted.lowering) == ("int16x8", "table"):
         return "A table of an int16 tensor would have 65,536 entries for each activation."
+    if wanted.target in NPUS and not wanted.integer:
+        return f"{NAMES[wanted.target]} computes with integers only."
     if wanted.quantize == "dynamic" and _DENSE not in hybrid(wanted.target):
         return f"{NAMES[wanted.target]} has no kernels for float inputs with int8 weights."
     lowering = wanted.lowering if wanted.integer else "algebraic"

@@ -6,7 +6,7 @@ import importlib.resources
 import json
 from typing import Any
 
-from sqp_tflite.ops.policy import ADMITTED, NAMES, TARGETS
+from sqp_tflite.ops.policy import ADMITTED, NAMES, PROBED
 
 
 def stored() -> dict[str, Any]:
@@ -30,13 +30,13 @@ def dumps(content: dict[str, Any]) -> str:
 
 
 def merged(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Returns a table with the targets of another one that it lacks, in the order of `policy.TARGETS`.
+    """Returns a table with the targets of another one that it lacks, in the order of `policy.PROBED`.
 
     Args:
         now: A table of some or all targets.
         before: The stored one.
     """
-    known = {target: now if target in now["targets"] else before for target in TARGETS}
+    known = {target: now if target in now["targets"] else before for target in PROBED}
     return {
         section: {target: table[section][target] for target, table in known.items() if target in table[section]}
         for section in now

@@ -11,8 +11,29 @@ from typing import Any
 RUNTIMES = ("tflm", "litert", "tflite-runtime")
 """The interpreters that a file is compared on, as far as they are installed."""
 
-TARGETS = (*RUNTIMES, "tflm@2023")
-"""What a file can be made for: the interpreters, and older releases of them, which boards carry."""
+PROBED = (*RUNTIMES, "tflm@2023")
+"""What has an operator table of its own: the interpreters, and older releases of them, which boards carry."""
+
+ACCELERATORS = MappingProxyType(
+    {
+        "ethos-u55": tuple(f"ethos-u55-{macs}" for macs in (32, 64, 128, 256)),
+        "ethos-u65": tuple(f"ethos-u65-{macs}" for macs in (256, 512)),
+        "ethos-u85": tuple(f"ethos-u85-{macs}" for macs in (128, 256, 512, 1024, 2048)),
+    }
+)
+"""{target with an NPU: its variants, as the compiler for it spells them; the number is that of MACs per cycle}."""
+
+ACCELERATOR = MappingProxyType(
+    {"ethos-u55": "ethos-u55-128", "ethos-u65": "ethos-u65-256", "ethos-u85": "ethos-u85-256"}
+)
+"""{target with an NPU: the variant that is meant where none is named}."""
+
+NPUS = tuple(ACCELERATORS)
+"""Targets with an NPU: their files run in TensorFlow Lite Micro, in which one operator hands parts of them to the NPU.
+What is left has the kernels of "tflm"."""
+
+TARGETS = (*PROBED, *NPUS)
+"""What a file can be made for."""
 
 RELEASES = MappingProxyType({"tflm@2023": "0.dev20231010131554"})
 """{older release: version of the package that it was probed on}. It does not fit beside the newer one of the same name,
@@ -47,7 +68,7 @@ EXP_AND_LOG = frozenset(
 )
 """Operators whose kernels need exp, log or the like, or a table in their place."""
 
-MOST_DIMENSIONS = MappingProxyType({"tflm": 6, "tflm@2023": 6})
+MOST_DIMENSIONS = MappingProxyType({"tflm": 6, "tflm@2023": 6, **dict.fromkeys(NPUS, 6)})
 """TFLM's kernels keep a shape in an array of 6 numbers and do not look whether it fits: with 8, MUL gave wrong numbers
 and ADD ended the process; that of 2023 ends it with 7. RESHAPE, which only copies, needs no shape."""
 
@@ -62,17 +83,25 @@ NAMES = MappingProxyType(
         "litert": "LiteRT",
         "tflite-runtime": "tflite-runtime 2.14",
         "tflm@2023": "TensorFlow Lite Micro of 2023",
+        "ethos-u55": "Ethos-U55",
+        "ethos-u65": "Ethos-U65",
+        "ethos-u85": "Ethos-U85",
     }
 )
 
 
 def runtime_of(target: str) -> str:
-    """Returns the interpreter, one of `RUNTIMES`, that runs files for a target, also for its older releases.
+    """Returns the interpreter, one of `RUNTIMES`, that runs files for a target, also for an older release or an NPU.
 
     Args:
         target: One of `TARGETS`.
     """
-    return target.partition("@")[0]
+    return "tflm" if target in NPUS else target.partition("@")[0]
+
+
+def _table_of(target: str) -> str:
+    """The entry of the operator table that holds for a target."""
+    return "tflm" if target in NPUS else target
 
 
 @functools.cache
@@ -82,7 +111,7 @@ def kernels(target: str) -> MappingProxyType[str, tuple[str, ...]]:
     Args:
         target: One of `TARGETS`.
     """
-    return MappingProxyType({op: tuple(types) for op, types in _table()["targets"][target].items()})
+    return MappingProxyType({op: tuple(types) for op, types in _table()["targets"][_table_of(target)].items()})
 
 
 def hybrid(target: str) -> tuple[str, ...]:
@@ -91,7 +120,7 @@ def hybrid(target: str) -> tuple[str, ...]:
     Args:
         target: One of `TARGETS`.
     """
-    return tuple(_table()["hybrid"][target])
+    return tuple(_table()["hybrid"][_table_of(target)])
 
 
 @functools.cache
@@ -101,7 +130,7 @@ def versions(target: str) -> MappingProxyType[str, int]:
     Args:
         target: One of `TARGETS`.
     """
-    return MappingProxyType(dict(_table()["op_versions"].get(target, {})))
+    return MappingProxyType(dict(_table()["op_versions"].get(_table_of(target), {})))
 
 
 @functools.cache
@@ -136,7 +165,7 @@ def broken_rule(op: str, dtype: str, target: str) -> str | None:
         return f"{op} is not among the admitted ops (linear, data-moving, ADD, SUB, MUL, SQRT, clips)."
     types = kernels(target).get(op)
     if types is None:
-        return f"{NAMES[target]} has no {op}."
+        return f"{NAMES[_table_of(target)]} has no {op}."
     if dtype not in types:
-        return f"{NAMES[target]} is known to run {op} for {', '.join(types) or 'no type'} only."
+        return f"{NAMES[_table_of(target)]} is known to run {op} for {', '.join(types) or 'no type'} only."
     return None

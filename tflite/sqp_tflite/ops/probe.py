@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sqp_tflite.ops.one_op import Case, build
 from sqp_tflite.ops.op_families import cases
 from sqp_tflite.ops.op_table import differences, dumps, markdown, merged, stored
-from sqp_tflite.ops.policy import RELEASES, TARGETS, runtime_of
+from sqp_tflite.ops.policy import PROBED, RELEASES, runtime_of
 from sqp_tflite.worker import run
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime"}
@@ -63,7 +63,7 @@ def probe(target: str, ops: tuple[str, ...] | None = None) -> Probed:
     """Returns what a target's interpreter runs, from one-operator models in child processes.
 
     Args:
-        target: One of `policy.TARGETS`, its package installed in its release.
+        target: One of `policy.PROBED`, its package installed in its release.
         ops: Operators to probe; None for all.
     """
     # In a new process: a fork of one that has loaded other interpreters crashes inside them.
@@ -109,7 +109,7 @@ def table(targets: Sequence[str]) -> dict[str, Any]:
 def available() -> tuple[str, ...]:
     """Returns the targets that can be probed here: their package is installed, for an older release in its version."""
     found = []
-    for target in TARGETS:
+    for target in PROBED:
         version = _version(target)
         older = version in RELEASES.values() and runtime_of(target) in map(runtime_of, RELEASES)
         if version and (version == RELEASES.get(target) or (target not in RELEASES and not older)):
@@ -218,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m sqp_tflite.ops.probe", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--write", metavar="FILE", help="probe and store the table")
     parser.add_argument("--docs", action="store_true", help="print the stored table as Markdown, without probing")
-    parser.add_argument("--target", choices=TARGETS, action="append", help="probe only this one (default: all here)")
+    parser.add_argument("--target", choices=PROBED, action="append", help="probe only this one (default: all here)")
     chosen = parser.parse_args(arguments)
     if chosen.docs:
         print(markdown(stored()), end="")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from sqp_tflite.device import Memory, MemoryStep, Npu
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.audit import layer_of
 from sqp_tflite.ops.policy import runtime_of
-from sqp_tflite.report import Finding, Kind, Memory, MemoryStep
+from sqp_tflite.report import Finding, Kind
 from sqp_tflite.run import arena, interpreters
 
 
@@ -57,7 +58,9 @@ def _wide(tensor: Tensor) -> bool:
     return tensor.dtype == "float32" and tensor.constant_bytes >= _LARGE
 
 
-def over_budget(found: Memory, graph: Graph, ram: int | None, flash: int | None) -> tuple[Finding, ...]:
+def over_budget(
+    found: Memory, graph: Graph, ram: int | None, flash: int | None, npu: Npu | None = None
+) -> tuple[Finding, ...]:
     """Returns a finding for each budget that the file breaks, which says by how much.
 
     Args:
@@ -65,10 +68,13 @@ def over_budget(found: Memory, graph: Graph, ram: int | None, flash: int | None)
         graph: The file.
         ram: Bytes of RAM for the arena, None for no limit.
         flash: Bytes of flash for the model, None for no limit.
+        npu: Of a target with an NPU, what its compiler makes of the file, which is what the device gets.
     """
     findings, size_bytes = [], graph.size_bytes
     needed = found.arena_bytes or found.peak_bytes or 0
     what = "arena" if found.arena_bytes else "tensors' peak"
+    if npu is not None:
+        needed, what, size_bytes = npu.sram_bytes + npu.dram_bytes, "NPU's memory", npu.compiled_bytes
     if ram is not None and needed > ram:
         remedy = (
             f"`{found.peak_layer}` is where the tensors take most ({found.peak_bytes:,} bytes): make it smaller there"
@@ -76,7 +82,7 @@ def over_budget(found: Memory, graph: Graph, ram: int | None, flash: int | None)
         remedy += ", or give it a stride or pooling before it."
         if not graph.integer and needed - _SAVED * (found.peak_bytes or 0) <= ram:
             remedy += " With `--quantize int8` its tensors take a quarter."
-        if found.arena_32bit_high is not None and found.arena_32bit_high <= ram:
+        if npu is None and found.arena_32bit_high is not None and found.arena_32bit_high <= ram:
             remedy += (
                 f" The size is measured on a 64-bit machine; a 32-bit target needs {found.arena_32bit_high:,} at most, "
                 "which fits: for one, pass the larger budget."

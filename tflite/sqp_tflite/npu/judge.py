@@ -1,0 +1,194 @@
+"""Judges a file for a target with an NPU: what the NPU computes, what is left to the CPU, and what helps."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from sqp_tflite.device import Npu, NpuRow
+from sqp_tflite.errors import RefusedError
+from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Subgraph
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.npu import vela
+from sqp_tflite.npu.vela import Compiled, CompilerFailedError
+from sqp_tflite.ops.audit import layer_of
+from sqp_tflite.ops.combinations import Combination
+from sqp_tflite.ops.policy import ACCELERATOR, CHANGING_TYPE, NAMES, NPUS
+from sqp_tflite.report import Finding, Kind
+from sqp_tflite.wording import joined, said
+
+COMMAND = "CUSTOM:ethos-u"
+"""The operator of a compiled file that hands its part to the NPU."""
+
+_MOST_NAMED = 3
+_NAMED = re.compile(r" \((.*)\)\s*$")
+_FRAGILE = frozenset("EQUAL NOT_EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL SELECT SELECT_V2".split())
+_FRAGILE_ON = ("ethos-u55", "ethos-u65")
+"""Operators on which Vela 5.2 ends in an error, and where, as files of each alone were seen to do."""
+
+_TABLE = frozenset(("CAST", "GATHER"))
+_ENDS = "Leave out `--io float32`: the application converts, or the CPU does in front of and behind the NPU."
+_INTEGER = "Export with `--lowering integer`, which computes activations in 16-bit integers."
+_KERAS = "Export the Keras model with sqp-export --target {target}, whose activations are made for the NPU."
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the compiler makes of a file.
+
+    Attributes:
+        npu: As the report shows it.
+        content: The compiled file.
+        findings: One per kind of operator that is left to the CPU, with the layers and what helps.
+        notes: What the figures are, and what they are not.
+    """
+
+    npu: Npu
+    content: bytes
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Returns the findings as sentences, for a file that may ship with them."""
+        return tuple(map(str, self.findings))
+
+
+def judged(
+    content: bytes,
+    graph: Graph,
+    target: str,
+    accelerator: str,
+    layers: LayerNames | None = None,
+    wanted: Combination | None = None,
+) -> Judged:
+    """Returns where the compiler for the target's NPU puts each operator of a file.
+
+    Args:
+        content: The file.
+        graph: The same, read.
+        target: One of `policy.NPUS`.
+        accelerator: Its variant.
+        layers: Names the Keras layers; without it tensors are named.
+        wanted: How the file was exported, for remedies; None for a finished file.
+
+    Raises:
+        RefusedError: The compiler does not take the file; the finding has its words.
+    """
+    try:
+        made = vela.compiled(content, accelerator)
+    except CompilerFailedError as error:
+        raise RefusedError("The file may not ship.", _failed(graph, target, layers or LayerNames(), error)) from error
+    rows = _rows(graph, made, layers or LayerNames())
+    elsewhere = functools.cache(lambda other: _left(content, graph, other))
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for row in (row for row in rows if not row.on_npu):
+        groups.setdefault((row.op, row.dtype, row.reason), []).append(row.layer)
+    findings = []
+    for (op, dtype, reason), found in groups.items():
+        why = f" Vela says: {reason}." if reason else ""
+        rule = f"{NAMES[target]} leaves {op} to the CPU, and waits for it.{why}"
+        remedy = _remedy(op, dtype, target, wanted)
+        if not remedy:
+            others = [other for other in NPUS if other != target and (op, dtype) not in elsewhere(other)]
+            remedy = f"Write the layer with other operators{_taken(others)}."
+        findings.append(Finding(joined(dict.fromkeys(found), _MOST_NAMED), op, dtype, rule, remedy, Kind.NPU))
+    npu = _npu(made, accelerator, rows)
+    return Judged(npu, made.content, tuple(findings), _notes(npu))
+
+
+def _failed(graph: Graph, target: str, layers: LayerNames, error: CompilerFailedError) -> tuple[Finding, ...]:
+    """Why there is no compiled file: the operators on which the compiler is known to fail, or its words."""
+    who = f"Vela {vela.version()}, the compiler for {NAMES[target]},"
+    named: dict[tuple[str, str], list[str]] = {}
+    for subgraph, op in graph.all_ops():
+        if op.name in _FRAGILE and target in _FRAGILE_ON:
+            named.setdefault((op.name, op.dtype), []).append(layer_of(subgraph, op, layers))
+    if not named:
+        rule = f"{who} must compile the file. It says: {error}."
+        remedy = "Look which layer it names, and write that in another way, or leave it out of the model."
+        return (Finding("the whole model", "", "", rule, remedy, Kind.NPU),)
+    rule = f"{who} ends in an error where a file compares or selects: {error}."
+    remedy = "Write the layer without it, or choose `--target ethos-u85`, which computes it."
+    return tuple(
+        Finding(joined(dict.fromkeys(found), _MOST_NAMED), op, dtype, rule, remedy, Kind.NPU)
+        for (op, dtype), found in named.items()
+    )
+
+
+def _rows(graph: Graph, made: Compiled, layers: LayerNames) -> tuple[NpuRow, ...]:
+    """What the compiled file still computes with an operator of its own is left to the CPU, under its tensor's name."""
+    left = {
+        (op.name, subgraph.tensors[op.outputs[0]].name)
+        for subgraph, op in read(made.content).all_ops()
+        if op.name != COMMAND and op.outputs
+    }
+    rows, found = [], set()
+    for subgraph, op in graph.all_ops():
+        name = subgraph.tensors[op.outputs[0]].name if op.outputs else ""
+        on_cpu = (op.name, name) in left or not op.outputs
+        found.add((op.name, name))
+        reason = _without_names(made.reasons.get(name, ""), subgraph) if on_cpu else ""
+        rows.append(NpuRow(op.name, op.dtype, layer_of(subgraph, op, layers), not on_cpu, reason))
+    added = sorted(left - found)  # Operators that the compiler itself has written, for the CPU.
+    return (*rows, *(NpuRow(op, "", layers.of(name, op), False) for op, name in added))
+
+
+def _without_names(reason: str, subgraph: Subgraph) -> str:
+    """A reason without the tensor that it names at its end: the layer says where, and many have the same reason."""
+    named = _NAMED.search(reason)
+    names = {tensor.name for tensor in subgraph.tensors}
+    return said(reason[: named.start()] if named and named[1] in names else reason)
+
+
+def _left(content: bytes, graph: Graph, target: str) -> frozenset[tuple[str, str]]:
+    """The operators, with their types, that another NPU leaves to the CPU; all where it does not compile the file."""
+    try:
+        made = vela.compiled(content, ACCELERATOR[target])
+    except CompilerFailedError:
+        return frozenset((op.name, op.dtype) for _, op in graph.all_ops())
+    rows = _rows(graph, made, LayerNames())
+    return frozenset((row.op, row.dtype) for row in rows if not row.on_npu)
+
+
+def _taken(others: list[str]) -> str:
+    return f", or choose {' or '.join(f'`--target {other}`' for other in others)}, which computes it" if others else ""
+
+
+def _remedy(op: str, dtype: str, target: str, wanted: Combination | None) -> str:
+    """What helps by options, "" where none do."""
+    floating = dtype in FLOAT_DTYPES or op in CHANGING_TYPE
+    if wanted is None:
+        return _KERAS.format(target=target) if floating or op in _TABLE else ""
+    if wanted.lowering == "integer":
+        return _ENDS if op in CHANGING_TYPE else ""
+    return _INTEGER if floating or op in _TABLE else ""
+
+
+def _npu(made: Compiled, accelerator: str, rows: tuple[NpuRow, ...]) -> Npu:
+    return Npu(
+        accelerator=accelerator,
+        compiler=f"{vela.DISTRIBUTION} {vela.version()}",
+        system=made.summary.get("system_config", ""),
+        memory_mode=made.summary.get("memory_mode", ""),
+        clock_hz=round(made.number("core_clock")),
+        cycles=round(made.number("cycles_total")),
+        sram_bytes=made.bytes_in("sram"),
+        dram_bytes=made.bytes_in("dram"),
+        flash_bytes=made.bytes_in("on_chip_flash") + made.bytes_in("off_chip_flash"),
+        macs=round(made.number("nn_macs")),
+        compiled_bytes=len(made.content),
+        operators=rows,
+    )
+
+
+def _notes(npu: Npu) -> tuple[str, ...]:
+    system = f"{npu.system}, {npu.memory_mode}" if npu.system else "its default system"
+    return (
+        f"Cycles and memory of {npu.accelerator} are estimates of Vela for {system}, not measured; operators on the "
+        "CPU are not in them.",
+        "The numbers are those of the file before Vela, on TensorFlow Lite Micro's reference kernels. The NPU is meant "
+        "to compute the same; the compiled file was not run here.",
+    )
