@@ -11,8 +11,8 @@ PACKAGES = {"sqp_keras": ROOT / "sqp_keras", "sqp_tflite": ROOT / "tflite" / "sq
 
 ORDER = {
     "sqp_keras": "accept private forms symbolic activation backends family models".split(),
-    "sqp_tflite": "mcu wording troubleshooting agreement device report errors accept limits versions collecting private "
-    "layer_names places files worker flatbuffer ops source "
+    "sqp_tflite": "mcu wording troubleshooting agreement device report errors accept limits versions collecting "
+    "private layer_names places files worker flatbuffer ops source "
     "run npu quantize codegen emit options solution validate journal comparison making disagreement finished "
     "inspection parity pipeline cli".split(),
 }

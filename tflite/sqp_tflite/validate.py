@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sqp_tflite.accept import quoted
 from sqp_tflite import accept
+from sqp_tflite.accept import quoted
 from sqp_tflite.emit import CStyle, artefacts, check_own
 from sqp_tflite.emit.firmware import artefact_places, check_kinds
 from sqp_tflite.emit.rendering import check_names
@@ -88,7 +88,7 @@ def _require_means(options: ExportOptions) -> None:
 
 
 def check_accelerator(target: str, accelerator: str | None, npu_only: bool) -> None:
-    """Raises `BadInputError` if the variant of an NPU is not one of the target's, or the target has no NPU.
+    """Raises `OptionError` if the variant of an NPU is not one of the target's, or the target has no NPU.
 
     Args:
         target: One of `policy.TARGETS`.
@@ -99,7 +99,7 @@ def check_accelerator(target: str, accelerator: str | None, npu_only: bool) -> N
         for name, given in (("accelerator", accelerator is not None), ("npu_only", npu_only)):
             flag = f"--{name.replace('_', '-')}"
             if given:
-                raise BadInputError(
+                raise OptionError(
                     f"`{name}` ({flag}) is about a target with an NPU: {', '.join(NPUS)}. Received: {flag} with "
                     f"--target {target}. Choose one of these, or leave it out."
                 )
@@ -108,7 +108,7 @@ def check_accelerator(target: str, accelerator: str | None, npu_only: bool) -> N
         return
     others = [other for other in NPUS if accelerator in ACCELERATORS[other]]
     way = f"Choose one of them, or --target {others[0]}." if others else f"Omit it for {ACCELERATOR[target]}."
-    raise BadInputError(
+    raise OptionError(
         f"`accelerator` must be one of {', '.join(ACCELERATORS[target])} for --target {target}. Received: "
         f"{accept.quoted(accelerator)}. {way}"
     )
