@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import re
+import subprocess
+from pathlib import Path
 
 import jsonschema
 import keras
@@ -28,6 +31,7 @@ pytest.importorskip("ethosu", reason="the extra [ethos-u] is missing: pip instal
 pytestmark = pytest.mark.skipif(not interpreters.installed("tflm"), reason="a file is proven on tflite-micro")
 
 L = keras.layers
+DECLARATIONS = Path(__file__).parent / "tflm_declarations"
 DATA = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
 IMAGES = np.random.default_rng(0).normal(size=(32, 8, 8, 1)).astype("float32")
 
@@ -66,6 +70,17 @@ def made(target, **options):
 def small():
     """A file whose activation is a table, which the U55 leaves to the CPU, with its report."""
     return sqp_tflite.export(dense(units=(6, 3)), target="ethos-u55", lowering="table", data=DATA)
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory):
+    """The folder of an export for a U55 that leaves the table to the CPU."""
+    folder = tmp_path_factory.mktemp("emitted")
+    sqp_tflite.export(
+        dense(units=(6, 3)), folder / "net.tflite", target="ethos-u55", lowering="table", data=DATA,
+        emit="project,resolver,c",
+    )  # fmt: skip
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +210,35 @@ def test_the_compiled_file_hands_all_to_the_npu():
     ]
 
 
+def test_the_firmware_has_the_compiled_file_and_the_operators_that_are_left(emitted, small, tmp_path):
+    compiled = (emitted / "net_vela.tflite").read_bytes()
+    names = [op.name for op in read(compiled).main.ops]
+    assert names == [COMMAND, "CAST", COMMAND, "GATHER", COMMAND]
+    assert (emitted / "net.tflite").read_bytes() == small.model_bytes == (emitted / "net" / "net.tflite").read_bytes()
+    for folder in (emitted, emitted / "net"):
+        text = (folder / "net_op_resolver.h").read_text()
+        assert re.findall(r"resolver\.(\w+)\(\)", text) == ["AddEthosU", "AddCast", "AddGather"]
+        assert f"kCount = {len(set(names))};" in text
+        array = re.search(r"\{([^}]*)\};", (folder / "net_data.c").read_text())[1]
+        assert bytes(int(code, 16) for code in re.findall("0x(..)", array)) == compiled
+        use = "net_ops::Resolver r; bool ok = net_ops::Register(r);"
+        (tmp_path / "main.cc").write_text(f'#include "net_op_resolver.h"\n{use}\n')
+        flags = ["-std=c++17", "-fsyntax-only", f"-I{DECLARATIONS}", f"-I{folder}"]
+        subprocess.run(["g++", *flags, str(tmp_path / "main.cc")], check=True)
+    assert (
+        "3 of 5" in (emitted / "net_vela.txt").read_text() and "CPU  GATHER" in (emitted / "net_vela.txt").read_text()
+    )
+
+
+def test_the_firmware_says_what_was_not_run(emitted, small):
+    readme = " ".join((emitted / "net" / "README.md").read_text().split())
+    assert "## The NPU" in readme and "CO_PROCESSOR=ethos_u" in readme and "The compiled file was **not** run" in readme
+    arena = (emitted / "net" / "net_arena.h").read_text()
+    size = int(re.search(r"ARENA_BYTES (\d+)", arena)[1])
+    assert "was calculated, not measured" in arena and "smallest size with which" not in arena
+    assert small.report.npu.sram_bytes < size < small.report.npu.sram_bytes + 2 * small.report.memory.arena_bytes
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -206,6 +250,8 @@ def test_the_compiled_file_hands_all_to_the_npu():
             "`accelerator` .*target with an NPU: ethos-u55.*--target tflm",
         ),
         ({"npu_only": True, "target": "litert"}, "`npu_only`.*target with an NPU.*Received: --npu-only with --target"),
+        ({"emit": "code"}, "--emit code.*does without the NPU.*or use --target tflm"),
+        ({"emit": "vela", "target": "tflm"}, "--emit vela .*Received: --target tflm.*--target ethos-u55"),
         ({"ram": "8"}, "The NPU's memory is [\\d,]+ bytes of RAM, .* more than the 8 of --ram"),
     ],
 )

@@ -191,7 +191,7 @@ def test_the_users_own_file_beside_the_output_stays(folder, capfd):
 
 
 def test_artefacts_replace_themselves(folder):
-    options = ExportOptions("m.keras", Path("m.tflite"), emit=ARTEFACTS)
+    options = ExportOptions("m.keras", Path("m.tflite"), emit=tuple(kind for kind in ARTEFACTS if kind != "vela"))
     for place in places(options):
         place.path.parent.mkdir(parents=True, exist_ok=True)
         binary = place.path.suffix in (".npz", ".tflite", ".json")

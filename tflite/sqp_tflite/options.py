@@ -24,7 +24,7 @@ HARD_SIGMOIDS = ("keras2", "keras3")
 REQUIREMENTS = ("runs", "free", "both")
 """What an inspected file may have to be: run by the target, free of exp and log, or both."""
 
-ARTEFACTS = ("c", "resolver", "golden", "project", "code")
+ARTEFACTS = ("c", "resolver", "golden", "project", "code", "vela")
 """The firmware artefacts."""
 
 
@@ -78,6 +78,11 @@ class ExportOptions:
     def variant(self) -> str:
         """Returns the variant of the target's NPU that the file is compiled for, "" for a target without one."""
         return self.accelerator or ACCELERATOR[self.wanted.target] if self.wanted.target in NPUS else ""
+
+    @property
+    def artefacts(self) -> tuple[str, ...]:
+        """Returns the firmware artefacts; for an NPU the compiled file is always among them."""
+        return tuple(dict.fromkeys((*self.emit, "vela"))) if self.emit and self.variant else self.emit
 
     @property
     def source(self) -> str:

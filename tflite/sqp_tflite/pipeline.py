@@ -143,7 +143,8 @@ def export(
         max_change: Largest change of an output against `model`, as a share of its range; None for 0.02 under
             "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
         dry_run: Whether to stop after the plan, which needs no `data`.
-        emit: Firmware artefacts, some of "c", "resolver", "golden", "project", "code"; written beside `output`.
+        emit: Firmware artefacts, some of "c", "resolver", "golden", "project", "code"; written beside `output`. For an
+            NPU they hold the file that Vela compiles, which is written, too ("vela").
         c_style: Names and places of their C symbols, a `sqp_tflite.CStyle`; None for the name of `output`.
         ram: Bytes that the arena may take, also with a unit, "64k"; None for no limit.
         flash: Bytes that the file may take, likewise.
@@ -219,8 +220,9 @@ def run(
     tell("emit")  # From the proven file only.
     stepping = done.get(Steps)
     files = firmware(
-        options.emit, content, graph, report, given.inputs,
+        options.artefacts, content, graph, report, given.inputs,
         fed=stream(stepping.written) if stepping else None, arena=measured.arena, style=style(options),
+        compiled=placed.content if placed else None,
     )  # fmt: skip
     report = dataclasses.replace(report, seconds=done.seconds())
     put = deliver or functools.partial(_write, inputs(options))

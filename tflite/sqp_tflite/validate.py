@@ -63,13 +63,13 @@ def validate(options: ExportOptions) -> None:
             "A dry run writes no files. Received: --dry-run with --report "
             f"{quoted(options.reports[0])}. Use --json or --report - for the plan, or leave --dry-run out."
         )
-    check_kinds(options.emit, options.wanted.target)
+    check_kinds(options.artefacts, options.wanted.target)
     check_names(options.reports)
     if not options.dry_run:  # A plan is made from the model only.
         _require_means(options)
     check_places(places(options), inputs(options))
     if options.output is not None:
-        check_own(options.output.parent, artefacts(options.emit, style(options).prefix))
+        check_own(options.output.parent, artefacts(options.artefacts, style(options).prefix))
 
 
 def _require_means(options: ExportOptions) -> None:
@@ -132,7 +132,7 @@ def places(options: ExportOptions) -> tuple[Place, ...]:
     """Returns every place where an export will write; two of them may be the same, which `check_places` refuses."""
     found = report_places(options.reports)
     if options.output is not None:
-        found += artefact_places(options.output, artefacts(options.emit, style(options).prefix))
+        found += artefact_places(options.output, artefacts(options.artefacts, style(options).prefix))
         found.append(Place(options.output))
     return tuple(found)
 

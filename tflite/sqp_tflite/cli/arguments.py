@@ -53,8 +53,8 @@ def export_parser() -> argparse.ArgumentParser:
         default=(),
         metavar="LIST",
         help="one or more of c (array and header), resolver (the op resolver), golden (test vectors), project (a "
-        "folder with all of these and a self-test), code (the whole model as C, without an interpreter), separated "
-        "by commas",
+        "folder with all of these and a self-test), code (the whole model as C, without an interpreter), vela "
+        "(the file compiled for an NPU, which the others then hold), separated by commas",
     )
     firmware.add_argument(
         "--ram", type=_bytes, metavar="BYTES", help="max arena size; k is 1024, M is 1024*1024, G is 1024*1024*1024"

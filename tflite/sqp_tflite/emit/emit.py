@@ -10,6 +10,7 @@ from sqp_tflite import accept
 from sqp_tflite.codegen.package import FILES
 from sqp_tflite.emit.c_array import c_array
 from sqp_tflite.emit.code import code
+from sqp_tflite.emit.compiled import compiled
 from sqp_tflite.emit.golden import golden
 from sqp_tflite.emit.material import Material
 from sqp_tflite.emit.project import project
@@ -22,6 +23,7 @@ _WRITERS: Mapping[str, Callable[[Material], Mapping[str, str | bytes]]] = {
     "golden": golden,
     "project": lambda material: {f"{material.style.prefix}/{path}": file for path, file in project(material).items()},
     "code": code,
+    "vela": compiled,
 }
 
 KINDS = tuple(_WRITERS)
@@ -46,6 +48,7 @@ _OF_PROJECT = dict.fromkeys(
 _PATHS: Mapping[str, Mapping[str, str]] = {
     **_ALONE,
     "code": _OF_CODE,
+    "vela": {"{p}_vela.tflite": "{p}_vela.txt", "{p}_vela.txt": ""},
     "project": {
         f"{{p}}/{path}": header and f"{{p}}/{header}"
         for path, header in {

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sqp_tflite.emit import CStyle, Golden, Material, check_known, emit
+from sqp_tflite.emit.compiled import of_compiled
 from sqp_tflite.emit.emit import Artefact
 from sqp_tflite.emit.golden import count_for
 from sqp_tflite.errors import OptionError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.ops.policy import NAMES, runtime_of
+from sqp_tflite.ops.policy import NAMES, NPUS, runtime_of
 from sqp_tflite.places import Place
 from sqp_tflite.report import Report
 from sqp_tflite.run import interpreters
@@ -27,6 +28,16 @@ def check_kinds(kinds: Iterable[str], target: str) -> None:
     """Raises `OptionError` if an artefact is unknown or cannot be made for the target, before any work is done."""
     wanted = set(kinds)
     check_known(wanted)
+    if "vela" in wanted and target not in NPUS:
+        raise BadInputError(
+            f"--emit vela writes the file that Vela compiles for an NPU. Received: --target {target}. Omit it, or use "
+            f"--target {' or '.join(NPUS)}."
+        )
+    if "code" in wanted and target in NPUS:
+        raise BadInputError(
+            f"--emit code writes C for a processor, which does without the NPU. Received: --target {target}. Omit it, "
+            "or use --target tflm."
+        )
     wrong = sorted(_NEED_TFLM & wanted) if runtime_of(target) != "tflm" else []
     if wrong:
         raise OptionError(
@@ -55,6 +66,7 @@ def firmware(
     fed: Stream | None = None,
     arena: Arena | None = None,
     style: CStyle | None = None,
+    compiled: bytes | None = None,
 ) -> dict[str, bytes]:
     """Returns {relative path: content} of the requested artefacts.
 
@@ -67,6 +79,7 @@ def firmware(
         fed: How a file of one time step is run over the samples, which are sequences then.
         arena: What the interpreter needs, if it was measured.
         style: Names and places of the C symbols.
+        compiled: Of a target with an NPU, the compiled file, which the device gets.
 
     Raises:
         OptionError: An artefact cannot be made.
@@ -74,8 +87,9 @@ def firmware(
     """
     wanted = tuple(kinds)
     vectors = golden(content, graph, report.target, samples, fed) if _NEED_GOLDEN & set(wanted) else None
+    material = Material(content, graph, report, style or CStyle(), arena, vectors, fed is not None)
     try:
-        return emit(wanted, Material(content, graph, report, style or CStyle(), arena, vectors, fed is not None))
+        return emit(wanted, material if compiled is None else of_compiled(material, compiled))
     except RefusedError as error:
         refused = dataclasses.replace(report, verdict="refused", output=None, findings=error.findings)
         raise RefusedError(str(error), error.findings, refused) from error

@@ -48,6 +48,7 @@ class Material:
         arena: What the interpreter needs; None if it was not measured.
         golden: The golden vectors; None if none were made.
         stepped: Whether the file is one time step, and the golden vectors are the first steps of a sequence.
+        proven: The file that was compared, if the device gets another one that was compiled from it.
     """
 
     model: bytes
@@ -57,6 +58,7 @@ class Material:
     arena: Arena | None = None
     golden: Golden | None = None
     stepped: bool = False
+    proven: bytes | None = None
 
     @property
     def source(self) -> str:

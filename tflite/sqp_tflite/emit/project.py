@@ -51,7 +51,13 @@ def project(material: Material) -> dict[str, str | bytes]:
         name.format(prefix=prefix): harmless_lines(template(f"project/{source}").render(values))
         for source, name in _TEMPLATES.items()
     }
-    return {**files, **c_array(material), **resolver(material), **golden(material), f"{prefix}.tflite": material.model}
+    return {
+        **files,
+        **c_array(material),
+        **resolver(material),
+        **golden(material),
+        f"{prefix}.tflite": material.proven or material.model,
+    }
 
 
 def _values(material: Material) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqp_tflite.codegen.literals import comment_text
 from sqp_tflite.emit.material import Material
 from sqp_tflite.errors import BadInputError
+from sqp_tflite.npu.judge import COMMAND
 
 _SPELT_OTHERWISE = {
     "AVERAGE_POOL_2D": "AveragePool2D",
@@ -16,6 +17,7 @@ _SPELT_OTHERWISE = {
     "CUMSUM": "CumSum",
     "PADV2": "PadV2",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
+    COMMAND: "EthosU",
 }
 """Methods of MicroMutableOpResolver whose name is not the op's name in camel case."""
 
@@ -72,7 +74,7 @@ def resolver(material: Material) -> dict[str, str]:
         BadInputError: TensorFlow Lite Micro cannot register an operator; the message lists all such operators.
     """
     used = _used(material)
-    unknown = [name for name, _ in used if name not in REGISTERED]
+    unknown = [name for name, _ in used if name not in (*REGISTERED, COMMAND)]
     if unknown:
         raise BadInputError(
             "A resolver can be written only for operators that TensorFlow Lite Micro registers. Received: "

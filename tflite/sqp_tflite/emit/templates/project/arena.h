@@ -4,8 +4,13 @@
 
 #include <stdint.h>
 
+{% if report.npu %}
+/* {{ arena.needed }} was calculated, not measured: what {{ report.npu.compiler }} has planned for {{ report.npu.accelerator }}, and
+   what {{ arena.runtime }} keeps for the model before it was compiled.
+{% else %}
 /* {{ arena.needed }} is the smallest size with which {{ arena.runtime }} allocated and ran the model
    (temporary buffers included). It was measured on a 64-bit machine with the reference kernels.
+{% endif %}
 {% if arena.high is not none %}
    A 32-bit target, whose pointers are half as long, needs between {{ arena.low }} and {{ arena.high }}: {{ arena.high }} suffices.
 {% else %}
