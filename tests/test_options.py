@@ -86,7 +86,7 @@ SHELL = {
     ),
     "an NPU": (
         ["--target", "ethos-u55", "--accelerator", "ethos-u55-256", "--npu-only"],
-        {"wanted": Combination("int8", "integer", "ethos-u55"), "accelerator": "ethos-u55-256", "npu_only": True},
+        {"wanted": Combination("int8", "table", "ethos-u55"), "accelerator": "ethos-u55-256", "npu_only": True},
     ),
     "model": (
         ["--data", "d.npz", "--map", "mine=gelu", "--import", "a", "--import", "b.c:D", "--trust-code"],

@@ -81,8 +81,8 @@ class ExportOptions:
 
     @property
     def artefacts(self) -> tuple[str, ...]:
-        """Returns the firmware artefacts; for an NPU the compiled file is always among them."""
-        return tuple(dict.fromkeys((*self.emit, "vela"))) if self.emit and self.variant else self.emit
+        """Returns what is written besides the file: what was asked for, and for an NPU the compiled file."""
+        return tuple(dict.fromkeys((*self.emit, "vela"))) if self.variant else self.emit
 
     @property
     def source(self) -> str:

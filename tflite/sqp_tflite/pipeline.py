@@ -115,7 +115,7 @@ def export(
         quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8"; None for "float32", and
             "int8" on a target with an NPU.
         lowering: How an activation is written in an integer model: "algebraic", "table" or "integer"; None for
-            "algebraic", and "integer" on a target with an NPU.
+            "algebraic"; on a target with an NPU "table", and "integer" for int16x8.
         io: Type of inputs and outputs; None for the model's own. "float32" puts conversions around an integer model.
         per_tensor: Whether the weights of dense layers get one scale each in an integer model, for TFLM from before
             November 2024.

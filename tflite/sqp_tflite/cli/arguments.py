@@ -222,7 +222,7 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         choices=LOWERINGS,
         help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
         "(int8; any activation; the fastest on a microcontroller), integer in int16 without float (the "
-        "slowest there, the fastest on an NPU) (default: algebraic; integer for an NPU)",
+        "slowest there) (default: algebraic; for an NPU table, and integer at int16x8)",
     )
 
 

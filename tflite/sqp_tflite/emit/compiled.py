@@ -11,7 +11,7 @@ from sqp_tflite.emit.material import Material
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.npu.judge import COMMAND
+from sqp_tflite.npu.tables import COMMAND
 from sqp_tflite.ops.audit import op_rows
 from sqp_tflite.run.arena import ALIGNMENT, Arena, tensor_bytes
 

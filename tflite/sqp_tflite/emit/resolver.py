@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqp_tflite.codegen.literals import comment_text
 from sqp_tflite.emit.material import Material
 from sqp_tflite.errors import BadInputError
-from sqp_tflite.npu.judge import COMMAND
+from sqp_tflite.npu.tables import COMMAND
 
 _SPELT_OTHERWISE = {
     "AVERAGE_POOL_2D": "AveragePool2D",

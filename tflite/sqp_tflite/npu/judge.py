@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from dataclasses import dataclass
@@ -12,15 +13,13 @@ from sqp_tflite.flatbuffer.graph import FLOAT_DTYPES, Graph, Subgraph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.npu import vela
+from sqp_tflite.npu.tables import COMMAND, with_tables
 from sqp_tflite.npu.vela import Compiled, CompilerFailedError
 from sqp_tflite.ops.audit import layer_of
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import ACCELERATOR, CHANGING_TYPE, NAMES, NPUS
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.wording import joined, said
-
-COMMAND = "CUSTOM:ethos-u"
-"""The operator of a compiled file that hands its part to the NPU."""
 
 _MOST_NAMED = 3
 _NAMED = re.compile(r" \((.*)\)\s*$")
@@ -30,8 +29,9 @@ _FRAGILE_ON = ("ethos-u55", "ethos-u65")
 
 _TABLE = frozenset(("CAST", "GATHER"))
 _ENDS = "Leave out `--io float32`: the application converts, or the CPU does in front of and behind the NPU."
+_BY_TABLE = "Export with `--lowering table`: tables become those of the NPU."
 _INTEGER = "Export with `--lowering integer`, which computes activations in 16-bit integers."
-_KERAS = "Export the Keras model with sqp-export --target {target}, whose activations are made for the NPU."
+_AGAIN = "Export it with sqp-export --target {target}, which writes activations as tables of the NPU."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,14 @@ def judged(
         target: One of `policy.NPUS`.
         accelerator: Its variant.
         layers: Names the Keras layers; without it tensors are named.
-        wanted: How the file was exported, for remedies; None for a finished file.
+        wanted: How the file was exported: its tables become those of the NPU, and remedies are options. None for a
+            file of somebody else, which is judged as it is.
 
     Raises:
         RefusedError: The compiler does not take the file; the finding has its words.
     """
     try:
-        made = vela.compiled(content, accelerator)
+        made = _compiled(content, graph, accelerator, wanted is not None)
     except CompilerFailedError as error:
         raise RefusedError("The file may not ship.", _failed(graph, target, layers or LayerNames(), error)) from error
     rows = _rows(graph, made, layers or LayerNames())
@@ -86,17 +87,31 @@ def judged(
     groups: dict[tuple[str, str, str], list[str]] = {}
     for row in (row for row in rows if not row.on_npu):
         groups.setdefault((row.op, row.dtype, row.reason), []).append(row.layer)
+    islands = any(row.dtype in FLOAT_DTYPES and row.op not in CHANGING_TYPE for row in rows)
     findings = []
     for (op, dtype, reason), found in groups.items():
         why = f" Vela says: {reason}." if reason else ""
         rule = f"{NAMES[target]} leaves {op} to the CPU, and waits for it.{why}"
-        remedy = _remedy(op, dtype, target, wanted)
+        remedy = _remedy((op, dtype), target, wanted, islands)
         if not remedy:
             others = [other for other in NPUS if other != target and (op, dtype) not in elsewhere(other)]
             remedy = f"Write the layer with other operators{_taken(others)}."
         findings.append(Finding(joined(dict.fromkeys(found), _MOST_NAMED), op, dtype, rule, remedy, Kind.NPU))
     npu = _npu(made, accelerator, rows)
-    return Judged(npu, made.content, tuple(findings), _notes(npu))
+    inside = [row for row in rows if row.op == "GATHER" and row.on_npu] if wanted else []
+    return Judged(npu, made.content, tuple(findings), _notes(npu, len(inside)))
+
+
+def _compiled(content: bytes, graph: Graph, accelerator: str, tables: bool) -> Compiled:
+    """What the compiler makes of a file, with the file's tables in the NPU if that can be proven."""
+    made: list[Compiled] = []
+
+    def compiler(changed: bytes) -> bytes:
+        made.append(vela.compiled(changed, accelerator))
+        return made[-1].content
+
+    found = with_tables(content, graph, compiler) if tables else None
+    return dataclasses.replace(made[0], content=found) if found else vela.compiled(content, accelerator)
 
 
 def _failed(graph: Graph, target: str, layers: LayerNames, error: CompilerFailedError) -> tuple[Finding, ...]:
@@ -157,14 +172,17 @@ def _taken(others: list[str]) -> str:
     return f", or choose {' or '.join(f'`--target {other}`' for other in others)}, which computes it" if others else ""
 
 
-def _remedy(op: str, dtype: str, target: str, wanted: Combination | None) -> str:
-    """What helps by options, "" where none do."""
+def _remedy(row: tuple[str, str], target: str, wanted: Combination | None, islands: bool) -> str:
+    """What helps by options, "" where none do; `islands` says whether something computes in float."""
+    op, dtype = row
     floating = dtype in FLOAT_DTYPES or op in CHANGING_TYPE
     if wanted is None:
-        return _KERAS.format(target=target) if floating or op in _TABLE else ""
-    if wanted.lowering == "integer":
-        return _ENDS if op in CHANGING_TYPE else ""
-    return _INTEGER if floating or op in _TABLE else ""
+        return _AGAIN.format(target=target) if floating or op in _TABLE else ""
+    if op in CHANGING_TYPE and not islands:
+        return _ENDS
+    if wanted.lowering == "integer" or not (floating or op in _TABLE):
+        return ""
+    return _BY_TABLE if (wanted.quantize, wanted.lowering) == ("int8", "algebraic") else _INTEGER
 
 
 def _npu(made: Compiled, accelerator: str, rows: tuple[NpuRow, ...]) -> Npu:
@@ -184,9 +202,14 @@ def _npu(made: Compiled, accelerator: str, rows: tuple[NpuRow, ...]) -> Npu:
     )
 
 
-def _notes(npu: Npu) -> tuple[str, ...]:
+def _notes(npu: Npu, tables: int) -> tuple[str, ...]:
     system = f"{npu.system}, {npu.memory_mode}" if npu.system else "its default system"
+    inside = (
+        f"{tables} table(s) are the NPU's own in the compiled file (NAME_vela.tflite): Vela by itself leaves CAST and "
+        "GATHER to the CPU. All but the tables is what Vela made of LEAKY_RELU in their place.",
+    )
     return (
+        *(inside if tables else ()),
         f"Cycles and memory of {npu.accelerator} are estimates of Vela for {system}, not measured; operators on the "
         "CPU are not in them.",
         "The numbers are those of the file before Vela, on TensorFlow Lite Micro's reference kernels. The NPU is meant "

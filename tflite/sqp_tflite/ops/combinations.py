@@ -52,10 +52,12 @@ class Combination:
     def chosen(cls, quantize: str | None, lowering: str | None, target: str) -> Combination:
         """Returns a combination in which what was not asked for is what suits the target.
 
-        An NPU computes with integers only, and a float island or a table of GATHER is left to the CPU beside it.
+        An NPU computes with integers only and leaves a float island to the CPU; it has tables of its own for int8.
         """
-        npu = target in NPUS
-        return cls(quantize or ("int8" if npu else "float32"), lowering or ("integer" if npu else "algebraic"), target)
+        if target not in NPUS:
+            return cls(quantize or "float32", lowering or "algebraic", target)
+        numbers = quantize or "int8"
+        return cls(numbers, lowering or ("integer" if numbers == "int16x8" else "table"), target)
 
     @property
     def integer(self) -> bool:
