@@ -38,7 +38,7 @@ class Result:
 def results(model_name: str, model, data: dict, worker) -> list[Result]:
     """Returns the model's results for every combination that is not refused."""
     from sqp_tflite.ops.combinations import Combination, broken, combinations
-    from sqp_tflite.ops.policy import RELEASES
+    from sqp_tflite.ops.policy import RUNTIMES
     from sqp_tflite.run.reference import reference
     from sqp_tflite.source.convert import convert
     from sqp_tflite.source.load import load
@@ -57,7 +57,7 @@ def results(model_name: str, model, data: dict, worker) -> list[Result]:
     held: dict[bytes, tuple] = {}
     found = []
     for wanted in combinations():
-        if broken(wanted) or wanted.target in RELEASES:  # Those are in `older_tflm`.
+        if broken(wanted) or wanted.target not in RUNTIMES:  # Others are in `older_tflm` and `ethos_u`.
             continue
         form = wanted if wanted.integer else Combination(wanted.quantize, "algebraic", wanted.target)
         source = rooted if form.lowering == "integer" else plain
@@ -98,7 +98,7 @@ def _result(name, wanted, form, source, traced, given, few, expected, worker, he
 def markdown(found: list[Result], seconds: float) -> str:
     """Returns the page: a row for every combination, and the models behind it."""
     from sqp_tflite.ops.combinations import broken, combinations, nearest
-    from sqp_tflite.ops.policy import RELEASES
+    from sqp_tflite.ops.policy import RUNTIMES
 
     names = tuple(dict.fromkeys(row.model for row in found))
     lines = [_INTRODUCTION.format(models=", ".join(names), count=len(names), samples=SAMPLES, minutes=seconds / 60), ""]
@@ -106,7 +106,7 @@ def markdown(found: list[Result], seconds: float) -> str:
         "| --quantize | --lowering | --target | result | max error | median size |",
         "|---|---|---|---|---|---|",
     ]
-    for wanted in (one for one in combinations() if one.target not in RELEASES):
+    for wanted in (one for one in combinations() if one.target in RUNTIMES):
         label = f"| {wanted.quantize} | {wanted.lowering} | {wanted.target} |"
         rule = broken(wanted)
         if rule:

@@ -164,6 +164,12 @@ def test_a_finished_file_is_judged_the_same(small, file):
     assert inspect_main([str(file), "--target", "ethos-u55", "--npu-only", "--quiet"]) == 1
 
 
+def test_a_compiled_file_is_known_as_one(emitted):
+    for target in ("ethos-u55", "tflm"):
+        (finding,) = inspection(emitted / "net_vela.tflite", target)[1].findings
+        assert finding.kind is Kind.NPU and "Inspect the file that it was compiled from" in finding.remedy
+
+
 def test_inspection_names_an_npu_that_has_the_operator(tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(one("BATCH_MATMUL", "int16"))

@@ -12,6 +12,7 @@ from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
 from sqp_tflite.npu.judge import Judged, judged
 from sqp_tflite.ops import ways
+from sqp_tflite.npu.tables import COMMAND
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
 from sqp_tflite.ops.policy import ACCELERATOR, ADMITTED, NAMES, NPUS, RUNTIMES, kernels, runtime_of
 from sqp_tflite.report import Finding, Kind, OpRow, Report
@@ -53,9 +54,12 @@ def inspection(
     interpreters.require_room(graph, what, allowed)
     runs, lacking = _runs(content, graph, target)
     needs = exp_and_log(graph)
-    findings = (_grouped(lacking) if require != "free" else ()) + (_not_free(graph, needs) if require != "runs" else ())
+    compiled = _compiled(graph)
+    findings = compiled or (_grouped(lacking) if require != "free" else ()) + (
+        _not_free(graph, needs) if require != "runs" else ()
+    )
     stand_in = interpreters.stand_in(target) if runs == "not checked" else ""
-    placed, wrong = _placed(content, graph, target, accelerator)
+    placed, wrong = (None, ()) if compiled else _placed(content, graph, target, accelerator)
     findings += wrong + (placed.findings if placed and npu_only else ())
     found, notes = Memory(), _emptiness(graph)
     notes += release_notes(graph, target, stand_in) if runs != "no" else ()
@@ -89,6 +93,15 @@ def inspection(
         command=command,
     )
     return graph, report
+
+
+def _compiled(graph: Graph) -> tuple[Finding, ...]:
+    """What is to be said about a file that an NPU's compiler has written: nothing here can look into it."""
+    if not any(op.name == COMMAND for _, op in graph.all_ops()):
+        return ()
+    rule = "The file is compiled for an NPU, which alone runs it: what it computes there is in commands."
+    remedy = "Inspect the file that it was compiled from, with --target ethos-u55, ethos-u65 or ethos-u85."
+    return (Finding("the file", COMMAND, "", rule, remedy, Kind.NPU),)
 
 
 def _placed(

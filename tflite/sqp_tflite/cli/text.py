@@ -220,7 +220,7 @@ def _npu(console: Console, npu: Npu | None) -> None:
     console.print(_plain(f"  about {npu.cycles:,} cycles{clock}, {npu.macs:,} MACs"))
     used = (("SRAM", npu.sram_bytes), ("DRAM", npu.dram_bytes), ("flash", npu.flash_bytes))
     shown = ", ".join(f"{name} {size:,} bytes" for name, size in used if size)
-    console.print(_plain(f"  {shown}; compiled file {npu.compiled_bytes:,} bytes"))
+    console.print(_plain(f"  {shown or 'no memory'}; compiled file {npu.compiled_bytes:,} bytes"))
 
 
 def _tensors(console: Console, inputs: tuple[TensorRow, ...], outputs: tuple[TensorRow, ...]) -> None:

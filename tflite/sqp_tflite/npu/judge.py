@@ -212,6 +212,6 @@ def _notes(npu: Npu, tables: int) -> tuple[str, ...]:
         *(inside if tables else ()),
         f"Cycles and memory of {npu.accelerator} are estimates of Vela for {system}, not measured; operators on the "
         "CPU are not in them.",
-        "The numbers are those of the file before Vela, on TensorFlow Lite Micro's reference kernels. The NPU is meant "
-        "to compute the same; the compiled file was not run here.",
+        "Numbers and arena are those of the file before Vela, on TensorFlow Lite Micro's reference kernels. The NPU is "
+        "meant to compute the same; the compiled file was not run here.",
     )
