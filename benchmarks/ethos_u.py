@@ -36,7 +36,6 @@ OURS = {
 
 ZOO = ("Z01", "Z02", "Z03", "Z06", "Z07", "Z08", "Z09", "Z10", "Z16", "Z19", "Z21", "Z23")
 SAMPLES, EPOCHS = 64, 3
-BEGIN, END = "<!-- begin: python -m benchmarks.ethos_u -->", "<!-- end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +119,18 @@ def networks(accelerators: tuple[str, ...]) -> Iterator[Row]:
     """Yields a row for each network of the zoo, exported for a U55 with every default."""
     import sqp_tflite
     from sqp_tflite.ops.combinations import Combination
-    from tools import zoo
+    from tools import untrained, zoo
 
     for identifier in ZOO:
         model = zoo.build(identifier)
-        made = sqp_tflite.export(model, target="ethos-u55", data=zoo.samples(model, SAMPLES))
-        row = made.report.worst("tflm")
-        off = "" if row is None or row.error_of_range is None else f"{row.error_of_range:.2g}"
-        found = measured(made.model_bytes or b"", accelerators, Combination("int8", "table", "ethos-u55"))
+        data = zoo.samples(model, SAMPLES)
+        try:
+            made = sqp_tflite.export(model, target="ethos-u55", data=data)
+            content, row = made.model_bytes or b"", made.report.worst("tflm")
+            off = "-" if row is None or row.error_of_range is None else f"{row.error_of_range:.2g}"
+        except sqp_tflite.ParityError:  # Of random weights an output may be a constant, which has no range.
+            content, off = untrained.file_of(model, data, "int8 table"), "constant output"
+        found = measured(content, accelerators, Combination("int8", "table", "ethos-u55"))
         yield Row(f"{identifier} {zoo.ENTRIES[identifier].name}", found, off)
 
 
@@ -142,47 +145,73 @@ def places(row: Row, accelerators: tuple[str, ...]) -> tuple[str, ...]:
     return tuple("{} / {}".format(*row.found[name][:2]) for name in accelerators)
 
 
-def page(few: tuple[str, ...], every: tuple[str, ...], kinds: list[Row], nets: list[Row]) -> str:
-    """Returns the tables with what they show."""
-    from sqp_tflite.npu import vela
+def cycles(row: Row, name: str) -> str:
+    """Returns the cycles; in brackets where they leave something out."""
+    _, on_cpu, found, _ = row.found[name]
+    return f"({found:,})" if on_cpu else f"{found:,}"
 
-    def cycles(row: Row, name: str) -> str:
-        # Cycles of a part say nothing about the whole.
-        _, on_cpu, found, _ = row.found[name]
-        return f"({found:,})" if on_cpu else f"{found:,}"
 
-    short = [name.removeprefix("ethos-") for name in every]
-    parts = [
-        f"Vela {vela.version()}. Cycles in brackets leave out operators on the CPU.",
-        table(
-            ("the demo's network", *(f"{name.removeprefix('ethos-')} NPU / CPU" for name in few), f"memory {few[0]}"),
-            [(row.name, *places(row, few), f"{row.found[few[0]][3]:,}") for row in kinds],
-        ),
-        table(
-            ("cycles", *short),
-            [(row.name, *(cycles(row, name) for name in every)) for row in kinds],
-        ),
-        table(
-            (
-                "network, squareplus",
-                *(f"{name.removeprefix('ethos-')} NPU / CPU" for name in few),
-                *(f"cycles {name.removeprefix('ethos-')}" for name in few),
-                f"memory {few[0]}",
-                "max error of range on TFLM",
-            ),
-            [
-                (
-                    row.name,
-                    *places(row, few),
-                    *(cycles(row, name) for name in few),
-                    f"{row.found[few[0]][3]:,}",
-                    row.about,
-                )
-                for row in nets
-            ],
-        ),
+def about_activations(few: tuple[str, ...], every: tuple[str, ...]) -> str:
+    """Returns the tables of activations."""
+    rows = list(told(activations(every), few))
+    head = ("the demo's network", *(f"{short(name)} NPU / CPU" for name in few), f"memory {short(few[0])}")
+    first = table(head, [(row.name, *places(row, few), f"{row.found[few[0]][3]:,}") for row in rows])
+    found = [(row.name, *(cycles(row, name) for name in every)) for row in rows]
+    return f"{first}\n\n{table(('cycles', *map(short, every)), found)}"
+
+
+def about_networks(few: tuple[str, ...], _: tuple[str, ...]) -> str:
+    """Returns the table of whole networks."""
+    head = ("network, squareplus", *(f"{short(name)} NPU / CPU" for name in few))
+    head += (*(f"cycles {short(name)}" for name in few), f"memory {short(few[0])}", "max error of range on TFLM")
+    rows = [
+        (row.name, *places(row, few), *(cycles(row, name) for name in few), f"{row.found[few[0]][3]:,}", row.about)
+        for row in told(networks(few), few)
     ]
-    return "\n\n".join(parts)
+    return table(head, rows)
+
+
+def about_operators(few: tuple[str, ...], _: tuple[str, ...]) -> str:
+    """Returns which admitted operators of integers are left to the CPU, each tried in a file of its own."""
+    from sqp_tflite.flatbuffer.read import read
+    from sqp_tflite.npu import vela
+    from sqp_tflite.npu.tables import COMMAND
+    from sqp_tflite.ops.one_op import build
+    from sqp_tflite.ops.policy import ADMITTED, NAMES, kernels
+    from sqp_tflite.ops.probe import cases
+
+    rows = []
+    for accelerator in few:
+        left: dict[str, list[str]] = {}
+        fails: dict[str, list[str]] = {}
+        for case in cases(None):
+            if case.op not in ADMITTED or "float" in case.dtype or case.dtype not in kernels("tflm").get(case.op, ()):
+                continue
+            try:
+                ops = read(vela.compiled(build(case), accelerator).content).main.ops
+            except vela.CompilerFailedError:
+                fails.setdefault(case.op, []).append(case.dtype)
+                continue
+            if any(op.name != COMMAND for op in ops):
+                left.setdefault(case.op, []).append(case.dtype)
+        named = [", ".join(f"{op} ({', '.join(types)})" for op, types in one.items()) for one in (left, fails)]
+        rows.append((NAMES[accelerator.rpartition("-")[0]], *(text or "none" for text in named)))
+    return table(("NPU", "left to the CPU", "Vela ends in an error"), rows)
+
+
+def told(rows: Iterator[Row], few: tuple[str, ...]) -> Iterator[Row]:
+    """Yields the rows, and prints each as it comes."""
+    for row in rows:
+        print(row.name, {name: row.found[name][:3] for name in few}, row.about, file=sys.stderr, flush=True)
+        yield row
+
+
+def short(accelerator: str) -> str:
+    """Returns a variant without what all have in common."""
+    return accelerator.removeprefix("ethos-")
+
+
+PARTS = {"activations": about_activations, "networks": about_networks, "operators": about_operators}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -191,19 +220,17 @@ def main(arguments: list[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", type=Path, help="the page in which the tables are replaced")
+    parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     options = parser.parse_args(arguments)
     few, every = tuple(ACCELERATOR.values()), tuple(name for names in ACCELERATORS.values() for name in names)
-    kinds, nets = [], []
-    for rows, found in ((kinds, activations(every)), (nets, networks(few))):
-        for row in found:
-            rows.append(row)
-            print(row.name, {name: row.found[name][:3] for name in few}, row.about, file=sys.stderr, flush=True)
-    text = page(few, every, kinds, nets)
-    if options.write is None:
-        print(text)
-        return 0
-    before, _, rest = options.write.read_text("utf-8").partition(BEGIN)
-    options.write.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    for part in options.part or PARTS:
+        text = PARTS[part](few, every)
+        if options.write is None:
+            print(f"{text}\n")
+            continue
+        mark, end = f"<!-- begin: {part}, python -m benchmarks.ethos_u -->", "<!-- end -->"
+        before, _, rest = options.write.read_text("utf-8").partition(mark)
+        options.write.write_text(f"{before}{mark}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
     return 0
 
 
