@@ -17,6 +17,7 @@ FINDINGS = {
     "data": "SQP-E107",
     "weights": "SQP-E108",
     "graph": "SQP-E109",
+    "npu": "SQP-E110",
 }
 """By `report.Kind`."""
 

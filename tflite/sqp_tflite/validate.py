@@ -109,8 +109,8 @@ def check_accelerator(target: str, accelerator: str | None, npu_only: bool) -> N
     others = [other for other in NPUS if accelerator in ACCELERATORS[other]]
     way = f"Choose one of them, or --target {others[0]}." if others else f"Omit it for {ACCELERATOR[target]}."
     raise OptionError(
-        f"`accelerator` must be one of {', '.join(ACCELERATORS[target])} for --target {target}. Received: "
-        f"{accept.quoted(accelerator)}. {way}"
+        f"`accelerator` (--accelerator) must be one of {', '.join(ACCELERATORS[target])} for --target {target}. "
+        f"Received: {accept.quoted(accelerator)}. {way}"
     )
 
 

@@ -63,6 +63,8 @@ EXPORT = Examples(
         "sqp-export model.keras --emit c,resolver,golden,project --report report.html"
         "\n    also writes the files that a firmware engineer needs, and a page about the model file",
         "sqp-export model.keras --emit code\n    also writes the model as C that needs no interpreter, in model_code/",
+        "sqp-export model.keras --target ethos-u55 --data train.npz"
+        "\n    int8 for an NPU, with what its compiler says: operators on the NPU and the CPU, cycles, memory",
         "sqp-export model.keras --ram 64k --flash 256k\n    refuses a model that is too large, and says by how much",
         "sqp-export model.keras -o - --quiet > model.tflite\n    writes the file to standard output",
     ),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqp_tflite.device import Npu
 from sqp_tflite.emit.material import Material
-from sqp_tflite.errors import BadInputError
+from sqp_tflite.errors import OptionError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.npu.tables import COMMAND
@@ -80,11 +80,11 @@ def compiled(material: Material) -> dict[str, str | bytes]:
     """Returns the compiled file and a text about it: {"model_vela.tflite": ..., "model_vela.txt": ...}.
 
     Raises:
-        BadInputError: Nothing was compiled.
+        OptionError: Nothing was compiled.
     """
     prefix, npu = material.style.prefix, material.report.npu
     if npu is None:
-        raise BadInputError(
+        raise OptionError(
             "A compiled file needs a compiler. Received: an export for a target without one. Use e.g. "
             "--target ethos-u55, or omit `vela` from --emit."
         )

@@ -29,12 +29,12 @@ def check_kinds(kinds: Iterable[str], target: str) -> None:
     wanted = set(kinds)
     check_known(wanted)
     if "vela" in wanted and target not in NPUS:
-        raise BadInputError(
+        raise OptionError(
             f"--emit vela writes the file that Vela compiles for an NPU. Received: --target {target}. Omit it, or use "
             f"--target {' or '.join(NPUS)}."
         )
     if "code" in wanted and target in NPUS:
-        raise BadInputError(
+        raise OptionError(
             f"--emit code writes C for a processor, which does without the NPU. Received: --target {target}. Omit it, "
             "or use --target tflm."
         )
