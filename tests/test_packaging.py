@@ -154,7 +154,13 @@ def distributions(names: dict[str, str]) -> dict[str, str]:
     return {canonicalize_name(known.get(name, [name])[0]): file for name, file in names.items()}
 
 
-OF_AN_EXTRA = {"jax": "paper", "tf-keras": "keras2", "tflite-runtime": "tflite-runtime", "torch": "torch"}
+OF_AN_EXTRA = {
+    "ethos-u-vela": "ethos-u",
+    "jax": "paper",
+    "tf-keras": "keras2",
+    "tflite-runtime": "tflite-runtime",
+    "torch": "torch",
+}
 """What the packages import only where it is installed, and the extra that installs it."""
 
 
