@@ -193,6 +193,8 @@ def test_a_float_file_is_on_the_cpu_altogether(tmp_path):
     path.write_bytes(converted(lambda x: x * x + 2.0, (1, 4)))
     report = inspection(path, "ethos-u85")[1]
     assert report.npu.on_npu == 0 and report.npu.on_cpu == 2 and report.npu.cycles == 0
+    (warning,) = report.warnings
+    assert "the CPU computes all of the file" in warning and "sqp-export --target ethos-u85 --data" in warning
 
 
 def test_what_vela_does_not_take_is_a_refusal_in_one_line(small, monkeypatch):

@@ -123,8 +123,8 @@ def test_there_is_one_version(built):
     assert releases[0] == version
 
 
-NAMESPACES = {"google.protobuf": "protobuf"}
-"""Modules whose top-level name several distributions share, and the distribution."""
+NAMESPACES = {"ethosu": "ethos-u-vela", "google.protobuf": "protobuf"}
+"""Modules whose distribution their name does not tell: several share it, or none is installed; and the distribution."""
 
 
 def imported(*folders: Path) -> dict[str, str]:

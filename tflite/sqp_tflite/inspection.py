@@ -14,7 +14,7 @@ from sqp_tflite.npu.judge import Judged, judged
 from sqp_tflite.ops import ways
 from sqp_tflite.npu.tables import COMMAND
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
-from sqp_tflite.ops.policy import ACCELERATOR, ADMITTED, NAMES, NPUS, RUNTIMES, kernels, runtime_of
+from sqp_tflite.ops.policy import ACCELERATOR, ADMITTED, NAMES, NPUS, RUNTIMES, kernels, kernels_of, runtime_of
 from sqp_tflite.report import Finding, Kind, OpRow, Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.memory import memory
@@ -137,7 +137,7 @@ def _runs(content: bytes, graph: Graph, target: str) -> tuple[str, tuple[Finding
     try:
         interpreters.try_once(runtime, content)
     except interpreters.RuntimeFailedError as error:
-        rule = f"{NAMES[target]} does not run the file: {error}"
+        rule = f"{NAMES[kernels_of(target)]} does not run the file: {error}"
         lacking = _lacking(graph, target) or (Finding("the file", "", "", rule, "", Kind.OP),)
         return "no", _remedied(lacking, graph, target)
     wrong = silent(graph, target)
@@ -162,7 +162,7 @@ def _kernels(graph: Graph, target: str) -> tuple[Finding, ...]:
             joined(row.layers, _MOST_NAMED),
             row.op,
             row.dtype,
-            f"{NAMES[target]} has no {row.op} for {row.dtype}.",
+            f"{NAMES[kernels_of(target)]} has no {row.op} for {row.dtype}.",
             "",
             Kind.OP,
         )
@@ -180,7 +180,11 @@ def _about_policy(finding: Finding) -> bool:
 
 def _elsewhere(graph: Graph, target: str) -> str:
     """What someone can do who has only the file."""
-    others = [other for other in RUNTIMES if other != target and all(_about_policy(one) for one in audit(graph, other))]
+    others = [
+        other
+        for other in RUNTIMES
+        if other != kernels_of(target) and all(_about_policy(one) for one in audit(graph, other))
+    ]
     listed = " or ".join(f"`--target {other}`" for other in others)
     ways = [f"Look whether another interpreter runs it ({listed})"] if others else []
     mended = _mended(graph)

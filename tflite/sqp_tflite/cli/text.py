@@ -14,7 +14,7 @@ from rich.text import Text
 from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, heading, tables, verdict
 from sqp_tflite.device import Memory, Npu
 from sqp_tflite.flatbuffer.graph import Graph
-from sqp_tflite.ops.policy import NAMES, NPUS, runtime_of
+from sqp_tflite.ops.policy import NAMES, kernels_of
 from sqp_tflite.report import SOLVED_BY, Finding, OpRow, Report, TensorRow
 from sqp_tflite.troubleshooting import FINDINGS
 from sqp_tflite.wording import harmless, joined, shortened
@@ -86,8 +86,7 @@ def show_graph(console: Console, graph: Graph, report: Report) -> None:
     word, style, _ = _VERDICTS[report.verdict]
     console.print(Text.assemble((word, style), f"  {report.source} for {NAMES[report.target]} ({report.quantize})"))
     needs = ", ".join(report.exp_and_log)
-    runner = NAMES[runtime_of(report.target) if report.target in NPUS else report.target]
-    console.print(_plain(f"    {runner} runs it: {report.runs}"))
+    console.print(_plain(f"    {NAMES[kernels_of(report.target)]} runs it: {report.runs}"))
     console.print(_plain(f"    free of exp and log: {f'no ({needs})' if needs else 'yes'}"))
     written = _safe(graph.description) or "unknown"
     console.print(_plain(f"    {graph.size_bytes:,} bytes, sha256 {graph.sha256[:16]}, written by: {written}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqp_tflite.device import Npu, NpuRow
@@ -83,7 +84,23 @@ def judged(
     except CompilerFailedError as error:
         raise RefusedError("The file may not ship.", _failed(graph, target, layers or LayerNames(), error)) from error
     rows = _rows(graph, made, layers or LayerNames())
-    elsewhere = functools.cache(lambda other: _left(content, graph, other))
+    if wanted is None and not any(row.on_npu for row in rows) and any(row.dtype in FLOAT_DTYPES for row in rows):
+        findings = [_all_in_float(target)]  # One reason, not one for each operator.
+    else:
+        findings = _findings(rows, target, wanted, lambda other: _left(content, graph, other))
+    npu = _npu(made, accelerator, rows)
+    inside = [row for row in rows if row.op == "GATHER" and row.on_npu] if wanted else []
+    return Judged(npu, made.content, tuple(findings), _notes(npu, len(inside)))
+
+
+def _findings(
+    rows: tuple[NpuRow, ...],
+    target: str,
+    wanted: Combination | None,
+    left: Callable[[str], frozenset[tuple[str, str]]],
+) -> list[Finding]:
+    """One per kind of operator on the CPU; `left` says what another NPU leaves to it."""
+    elsewhere = functools.cache(left)
     groups: dict[tuple[str, str, str], list[str]] = {}
     for row in (row for row in rows if not row.on_npu):
         groups.setdefault((row.op, row.dtype, row.reason), []).append(row.layer)
@@ -97,9 +114,13 @@ def judged(
             others = [other for other in NPUS if other != target and (op, dtype) not in elsewhere(other)]
             remedy = f"Write the layer with other operators{_taken(others)}."
         findings.append(Finding(joined(dict.fromkeys(found), _MOST_NAMED), op, dtype, rule, remedy, Kind.NPU))
-    npu = _npu(made, accelerator, rows)
-    inside = [row for row in rows if row.op == "GATHER" and row.on_npu] if wanted else []
-    return Judged(npu, made.content, tuple(findings), _notes(npu, len(inside)))
+    return findings
+
+
+def _all_in_float(target: str) -> Finding:
+    rule = f"{NAMES[target]} computes with integers only: the CPU computes all of the file."
+    remedy = f"Make it int8: sqp-export --target {target} --data FILE.npz."
+    return Finding("the whole file", "", "float32", rule, remedy, Kind.NPU)
 
 
 def _compiled(content: bytes, graph: Graph, accelerator: str, tables: bool) -> Compiled:

@@ -99,8 +99,12 @@ def runtime_of(target: str) -> str:
     return "tflm" if target in NPUS else target.partition("@")[0]
 
 
-def _table_of(target: str) -> str:
-    """The entry of the operator table that holds for a target."""
+def kernels_of(target: str) -> str:
+    """Returns the target whose kernels hold: for an NPU those of TFLM, which computes what is left to the CPU.
+
+    Args:
+        target: One of `TARGETS`.
+    """
     return "tflm" if target in NPUS else target
 
 
@@ -111,7 +115,7 @@ def kernels(target: str) -> MappingProxyType[str, tuple[str, ...]]:
     Args:
         target: One of `TARGETS`.
     """
-    return MappingProxyType({op: tuple(types) for op, types in _table()["targets"][_table_of(target)].items()})
+    return MappingProxyType({op: tuple(types) for op, types in _table()["targets"][kernels_of(target)].items()})
 
 
 def hybrid(target: str) -> tuple[str, ...]:
@@ -120,7 +124,7 @@ def hybrid(target: str) -> tuple[str, ...]:
     Args:
         target: One of `TARGETS`.
     """
-    return tuple(_table()["hybrid"][_table_of(target)])
+    return tuple(_table()["hybrid"][kernels_of(target)])
 
 
 @functools.cache
@@ -130,7 +134,7 @@ def versions(target: str) -> MappingProxyType[str, int]:
     Args:
         target: One of `TARGETS`.
     """
-    return MappingProxyType(dict(_table()["op_versions"].get(_table_of(target), {})))
+    return MappingProxyType(dict(_table()["op_versions"].get(kernels_of(target), {})))
 
 
 @functools.cache
@@ -165,7 +169,7 @@ def broken_rule(op: str, dtype: str, target: str) -> str | None:
         return f"{op} is not among the admitted ops (linear, data-moving, ADD, SUB, MUL, SQRT, clips)."
     types = kernels(target).get(op)
     if types is None:
-        return f"{NAMES[_table_of(target)]} has no {op}."
+        return f"{NAMES[kernels_of(target)]} has no {op}."
     if dtype not in types:
-        return f"{NAMES[_table_of(target)]} is known to run {op} for {', '.join(types) or 'no type'} only."
+        return f"{NAMES[kernels_of(target)]} is known to run {op} for {', '.join(types) or 'no type'} only."
     return None
