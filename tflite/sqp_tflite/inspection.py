@@ -11,8 +11,8 @@ from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
 from sqp_tflite.npu.judge import Judged, judged
-from sqp_tflite.ops import ways
 from sqp_tflite.npu.tables import COMMAND
+from sqp_tflite.ops import ways
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
 from sqp_tflite.ops.policy import ACCELERATOR, ADMITTED, NAMES, NPUS, RUNTIMES, kernels, kernels_of, runtime_of
 from sqp_tflite.report import Finding, Kind, OpRow, Report
