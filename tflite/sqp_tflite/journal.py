@@ -19,7 +19,7 @@ from sqp_tflite.ops.audit import op_rows, release_notes, tensor_rows
 from sqp_tflite.ops.policy import NAMES
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.quantize.quantize import Reduced
-from sqp_tflite.report import ON_DATA, ON_MADE_UP, SOLVED_BY, Finding, Report, StatePair
+from sqp_tflite.report import ON_DATA, ON_MADE_UP, Finding, Report, StatePair
 from sqp_tflite.run import interpreters
 from sqp_tflite.run.arena import Arena
 from sqp_tflite.solution import Solution
@@ -234,5 +234,5 @@ def _sentence(report: Report) -> str:
     if len(lines) > _MOST_LISTED:
         lines[_MOST_LISTED:] = [f"\n- ... and {len(lines) - _MOST_LISTED:,} more"]
     if report.solution:
-        lines.append(f"\n{SOLVED_BY} {harmless(report.solution)}")
+        lines.append(f"\n{report.leads_to} {harmless(report.solution)}")
     return f"{harmless(report.source)} cannot ship to {NAMES[report.target]}, {count}:{''.join(lines)}"

@@ -20,6 +20,7 @@ ON_DATA, ON_MADE_UP = "data", "made-up inputs"
 """What a verdict rests on."""
 
 SOLVED_BY = "All of this is solved by:"
+NEAREST = "The nearest call that can work (not tried):"
 """What stands in front of the solution of a refusal."""
 
 _MOST_LISTED = 8
@@ -241,8 +242,10 @@ class Report:
         exp_and_log: Of an inspected file, the operators that need exp or log.
         states: Which outputs go back in as inputs.
         npu: Of a target with an NPU, what its compiler makes of the file; None otherwise.
-        solution: Of a refusal, the call that solves all findings, tried: the command with other options, or keyword
+        solution: Of a refusal, the call that solves all findings: the command with other options, or keyword
             arguments; "" if there is none.
+        solution_tried: Whether it was tried up to the audit. Where number type, lowering and target cannot go
+            together, the nearest that do are named without a trial.
         judged_on: "data", "made-up inputs", or "" where no outputs were compared.
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
@@ -264,6 +267,7 @@ class Report:
     ops: tuple[OpRow, ...] = ()
     findings: tuple[Finding, ...] = ()
     solution: str = ""
+    solution_tried: bool = True
     replacements: tuple[Replacement, ...] = ()
     agreement: tuple[Agreement, ...] = ()
     inputs: tuple[TensorRow, ...] = ()
@@ -290,6 +294,11 @@ class Report:
     def basis(self) -> str:
         """Returns what stands beside the verdict if it does not rest on the user's data, "" if it does."""
         return MADE_UP if self.judged_on == ON_MADE_UP else ""
+
+    @property
+    def leads_to(self) -> str:
+        """Returns what stands in front of the solution."""
+        return SOLVED_BY if self.solution_tried else NEAREST
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as one JSON object with the documented keys."""

@@ -18,7 +18,7 @@ from sqp_tflite.ops.combinations import INTEGER_IO, Combination, nearest, refuse
 from sqp_tflite.ops.policy import ACCELERATOR, ACCELERATORS, NAMES, NPUS, runtime_of
 from sqp_tflite.options import HEADS, ExportOptions
 from sqp_tflite.places import Place, check_places, report_places
-from sqp_tflite.report import SOLVED_BY, Report
+from sqp_tflite.report import Report
 from sqp_tflite.run import interpreters
 from sqp_tflite.solution import call
 from sqp_tflite.versions import versions
@@ -194,10 +194,11 @@ def _check_combination(options: ExportOptions) -> None:
             lowering=wanted.lowering,
             findings=error.findings,
             solution=way,
+            solution_tried=False,
             versions=versions(),
             command=options.command,
         )
-        ending = f"\n{SOLVED_BY} {harmless(way)}" if way else ""
+        ending = f"\n{report.leads_to} {harmless(way)}" if way else ""
         raise RefusedError(f"{error}{ending}", error.findings, report) from error
 
 

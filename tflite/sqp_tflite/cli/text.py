@@ -15,7 +15,7 @@ from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, heading, tables, 
 from sqp_tflite.device import Memory, Npu
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, kernels_of
-from sqp_tflite.report import SOLVED_BY, Finding, OpRow, Report, TensorRow
+from sqp_tflite.report import Finding, OpRow, Report, TensorRow
 from sqp_tflite.troubleshooting import FINDINGS
 from sqp_tflite.wording import harmless, joined, shortened
 
@@ -57,7 +57,7 @@ def show_report(console: Console, report: Report) -> None:
         console.print(_plain(f"    {report.output}, {report.size_bytes:,} bytes, sha256 {report.sha256[:16]}"))
     show_findings(console, report.findings)
     if solution:
-        console.print(Text.assemble((f"  {SOLVED_BY} ", "bold"), harmless(solution)), soft_wrap=True)
+        console.print(Text.assemble((f"  {report.leads_to} ", "bold"), harmless(solution)), soft_wrap=True)
     _changes(console, report)
     _operators(console, report.ops)
     if report.agreement:

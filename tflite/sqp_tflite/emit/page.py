@@ -12,7 +12,7 @@ from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawi
 from sqp_tflite.emit.templates import template
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, RUNTIMES, runtime_of
-from sqp_tflite.report import SOLVED_BY, Report
+from sqp_tflite.report import Report
 from sqp_tflite.wording import harmless_lines
 
 _VERDICTS = {
@@ -46,7 +46,6 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         report=report,
         graph=graph,
         word=word,
-        solved_by=SOLVED_BY,
         verb=verb,
         target=NAMES[report.target] + (f", run on {report.stand_in}" if report.stand_in else ""),
         tiles=_tiles(report, graph),
