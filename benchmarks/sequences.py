@@ -105,18 +105,19 @@ def six(names: list[str]) -> list[str]:
 
 
 def nets():
-    """Returns {name: (time steps, layers)} of what is trained; the head is a Dense of ten units."""
+    """Returns {name: (time steps, learning rate, layers)} of what is trained; the head is a Dense of ten units."""
     import keras
 
     layers = keras.layers
     return {
-        "LSTM of 24": (8, lambda: [layers.LSTM(24, unroll=True)]),
-        "GRU of 24": (8, lambda: [layers.GRU(24, reset_after=False, unroll=True)]),
+        "LSTM of 24": (8, 0.001, lambda: [layers.LSTM(24, unroll=True)]),
+        "GRU of 24": (8, 0.001, lambda: [layers.GRU(24, reset_after=False, unroll=True)]),
         "LSTM of 20, all steps": (
             8,
+            0.001,
             lambda: [layers.LSTM(20, return_sequences=True, unroll=True), layers.Flatten()],
         ),
-        "LSTM of 24, long": (32, lambda: [layers.LSTM(24, unroll=True)]),
+        "LSTM of 24, long": (32, 0.005, lambda: [layers.LSTM(24, unroll=True)]),
     }
 
 
@@ -134,12 +135,12 @@ def digits() -> list[str]:
         "| network | steps | Keras | int8 step | same digit | stock int8, same digit |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for name, (steps, build) in nets().items():
+    for name, (steps, rate, build) in nets().items():
         keras.utils.set_random_seed(0)
         train, test = (part.reshape(-1, steps, 64 // steps) for part in (pixels, unseen))
         model = keras.Sequential([keras.Input(test.shape[1:], name="x"), *build(), keras.layers.Dense(10)])
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile("adam", loss, metrics=["accuracy"], jit_compile=False)
+        model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"], jit_compile=False)
         model.fit(train, labels, epochs=EPOCHS, batch_size=64, verbose=0)
         data = {"x": test, "y": wanted}
         made = sqp_tflite.export(model, step=True, quantize="int8", lowering="table", data=data, max_change=1.0)
