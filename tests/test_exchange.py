@@ -12,10 +12,12 @@ import pytest
 import sqp_keras
 import sqp_tflite
 from models import dense
+from spellings import SPELLINGS, Speller
 from sqp_keras.models.choose import SOFTMAX_ERROR
 from sqp_tflite.agreement import GIVEN, ORDINARY, WRITTEN
 from sqp_tflite.cli import arguments, commands
 from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.run import interpreters
 from sqp_tflite.source import exchange as exchanging
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, GOOD_ENOUGH
 from tools import zoo
@@ -406,6 +408,7 @@ def test_a_subclassed_models_head_is_not_searched_for():
     ("options", "words"),
     [
         ({"max_error": 1e-4}, "without `replace`"),
+        ({"positive": True}, "without `replace`"),
         ({"replace": "accurate", "max_error": 0.0}, "above 0"),
         ({"replace": "exact"}, "accurate, fast or a list ACT=RULE"),
         ({"replace": {"softplsu": "accurate"}}, "softplsu"),
@@ -438,6 +441,36 @@ def test_shell_takes_rules_by_activation(model_file, command):
     assert model_file.with_suffix(".tflite").is_file()
     ran = command("sqp-export", model_file, "--replace", "silu:accurate")
     assert ran.code == 2 and "must be accurate, fast or a list ACT=RULE" in ran.err
+
+
+@pytest.fixture(scope="module")
+def above_zero_files(tmp_path_factory):
+    """A softplus and a sigmoid as a Keras model and as a finished file, by the end of its name."""
+    folder = tmp_path_factory.mktemp("above")
+    x = keras.Input((4,), name="x")
+    keras.Model(x, [L.Activation(of, name=of)(x) for of in ("softplus", "sigmoid")]).save(folder / "m.keras")
+    speller = Speller()
+    ends = [
+        SPELLINGS["softplus", "PyTorch"](speller, speller.x),
+        SPELLINGS["sigmoid", "TensorFlow"](speller, speller.x),
+    ]
+    (folder / "m.tflite").write_bytes(speller.model.ends([speller.x], ends))
+    np.savez(folder / "d.npz", x=np.random.default_rng(0).normal(0, 4, (40, 4)).astype("float32"))
+    return folder
+
+
+@pytest.mark.parametrize("rule", ["accurate", "fast"])
+@pytest.mark.parametrize("end", [".keras", ".tflite"])
+def test_shell_keeps_values_above_zero_where_asked(above_zero_files, command, end, rule):
+    given = above_zero_files / f"m{end}"
+    x = np.float32([[-1e4, -60.0, -9.0, -8.0]])
+    for asked in ([], ["--positive"]):
+        out = above_zero_files / f"{rule}{len(asked)}{end[1:]}.tflite"
+        data = above_zero_files / "d.npz"
+        ran = command("sqp-export", given, "-o", out, "--replace", rule, "--data", data, "--max-change", 0.5, *asked)
+        assert ran.code == 0, ran.err
+        values = interpreters.run_here("litert", out.read_bytes(), (x,)).values
+        assert all((one.min() > 0) == bool(asked) and one.min() >= 0 for one in values)
 
 
 def test_map_and_replace_work_together(tmp_path, command):
@@ -476,6 +509,7 @@ BAD_CALLS = {
     "a bound in words": (["--replace", "accurate", "--max-error", "small"], "Received: 'small'. For example"),
     "a bound that no sum keeps": (["--replace", "accurate", "--max-error", "1e-9"], "Raise max_error to"),
     "a bound alone": (["--max-error", "0.01"], "Add --replace accurate"),
+    "nothing to keep above 0": (["--positive"], "Received: positive without `replace`. Add --replace accurate."),
     "a map without a name": (["--map", "=softplus"], "--map must be NAME=ACTIVATION"),
     "a map to nothing": (["--map", "mine=nosuch"], "nosuch"),
     "a map twice": (["--map", "mine=elu", "--map", "mine=gelu"], "Received: 'mine' twice"),

@@ -27,6 +27,7 @@ GIVEN = {
     "replace": "fast",
     "head": "logits",
     "max_error": 0.25,
+    "positive": True,
     "dry_run": True,
     "emit": ("c",),
     "c_style": CStyle("net"),
@@ -97,8 +98,8 @@ SHELL = {
         {"hard_sigmoid": "keras2"},
     ),
     "activations": (
-        ["--replace", "silu=fast", "--head", "logits", "--max-error", "0.25"],
-        {"replace": {"silu": "fast"}, "head": "logits", "max_error": 0.25},
+        ["--replace", "silu=fast", "--head", "logits", "--max-error", "0.25", "--positive"],
+        {"replace": {"silu": "fast"}, "head": "logits", "max_error": 0.25, "positive": True},
     ),
     "files": (
         ["-o", "x.tflite", "--emit", "c,golden", "--c-prefix", "net", "--c-section", ".rodata", "--report", "r.html"],

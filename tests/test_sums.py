@@ -10,7 +10,7 @@ from sqp_tflite.flatbuffer.edit import Editor
 from sqp_tflite.flatbuffer.functions import activations
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.softmaxes import softmaxes
-from sqp_tflite.flatbuffer.sums import can_halve, replace
+from sqp_tflite.flatbuffer.sums import Bend, can_halve, replace
 from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.policy import ADMITTED
 from sqp_tflite.run.interpreters import run, run_here
@@ -27,7 +27,7 @@ def exchanged(content, bound=1e-3):
     replace(
         editor,
         {
-            one: one.known.parameter
+            one: Bend(one.known.parameter)
             if one.known.name == "squareplus"
             else coefficients.find(
                 one.known.name,

@@ -171,8 +171,10 @@ def _situation(options: ExportOptions, given: Given, changed: Exchanged, masked:
 
 
 def _exchanged(options: ExportOptions, given: Given) -> Exchanged:
-    rule, head, bound = options.replace, options.head, options.max_error
-    return exchange(given.loaded, given.inputs, replace=rule, head=head, max_error=bound)
+    return exchange(
+        given.loaded, given.inputs, replace=options.replace, head=options.head, max_error=options.max_error,
+        positive=options.positive,
+    )  # fmt: skip
 
 
 def reduced(

@@ -56,6 +56,7 @@ class ExportOptions:
     replace: str | Mapping[str, Any] | None = None
     head: str = "keep"
     max_error: float | None = None
+    positive: bool = False
     max_change: float | None = None
     dry_run: bool = False
     emit: tuple[str, ...] = ()
@@ -133,6 +134,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "replace": accept.optional(accept.rules),
     "head": accept.choice(*HEADS),
     "max_error": accept.optional(accept.fraction),
+    "positive": accept.flag,
     "max_change": accept.optional(accept.positive),
     "dry_run": accept.flag,
     "emit": accept.words(*ARTEFACTS),

@@ -92,6 +92,7 @@ def export(
     replace: str | Mapping[str, Any] | None = None,
     head: str = "keep",
     max_error: float | None = None,
+    positive: bool = False,
     max_change: float | None = None,
     dry_run: bool = False,
     emit: str | Iterable[str] = (),
@@ -140,6 +141,8 @@ def export(
         head: "logits" drops a final softmax or sigmoid, "keep" leaves it.
         max_error: Largest change of a value under "accurate", as a share of the activation's range; None for the
             first of 1e-3, 3e-4 and 1e-4 with which no output changes by more than 0.005 of its range.
+        positive: Whether softplus, sigmoid and exponential stay above 0 under "accurate" and "fast", for a logarithm,
+            a square root or a division behind them; see `sqp_keras.replace_activations`.
         max_change: Largest change of an output against `model`, as a share of its range; None for 0.02 under
             "accurate", 0.25 under other rules, and what the number type costs (see docs/report.md).
         dry_run: Whether to stop after the plan, which needs no `data`.
@@ -167,8 +170,8 @@ def export(
         accelerator=accelerator, npu_only=npu_only,
         no_conversions=no_conversions, state=state, step=step, data=data, names=names, imports=imports,
         trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error,
-        max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory,
-        reference=reference, faithful=faithful, reports=reports, command=command,
+        positive=positive, max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash,
+        max_memory=max_memory, reference=reference, faithful=faithful, reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 

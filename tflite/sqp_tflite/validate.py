@@ -175,6 +175,11 @@ def _check_bound(options: ExportOptions) -> None:
             f"`max_error` (--max-error) bounds what an exchange changes. Received: --max-error {bound:g} without "
             "--replace. Add --replace accurate, or leave --max-error out."
         )
+    if options.positive and options.replace is None:
+        raise BadInputError(
+            "`positive` keeps what an exchange writes above 0. Received: positive without `replace`. "
+            "Add --replace accurate."
+        )
 
 
 def _check_combination(options: ExportOptions) -> None:

@@ -144,6 +144,7 @@ def _options(call: Call) -> ExportOptions:
         replace=accept.optional(accept.rules)("--replace", given.replace),
         head=given.head,
         max_error=given.max_error,
+        positive=given.positive,
         max_change=given.max_change,
         dry_run=given.dry_run,
         emit=given.emit,

@@ -20,7 +20,7 @@ from sqp_tflite.flatbuffer.functions import Found, activations
 from sqp_tflite.flatbuffer.graph import Op, Subgraph
 from sqp_tflite.flatbuffer.op_versions import versioned
 from sqp_tflite.flatbuffer.softmaxes import Softmax, softmaxes
-from sqp_tflite.flatbuffer.sums import Written, can_halve, replace
+from sqp_tflite.flatbuffer.sums import Bend, Written, can_halve, replace
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.policy import ADMITTED
 from sqp_tflite.report import Activation, Form, PlanRow, Replacement
@@ -65,7 +65,9 @@ class _Site:
     softmax: Softmax | None = None
 
 
-def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bound: float) -> Made:
+def exchanged(
+    content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bound: float, positive: bool = False
+) -> Made:
     """Returns the file with the activations that the rule names exchanged.
 
     Args:
@@ -73,6 +75,7 @@ def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bo
         inputs: The user's samples, to which "fast" is fitted; made-up ones are not used.
         rule: "accurate", "fast", or a mapping from activations or layers to these and "keep", "*" for all others.
         bound: Max change of a value under "accurate", as a share of the activation's range.
+        positive: Whether softplus, sigmoid and exponential stay above 0.
 
     Raises:
         OptionError: A rule that does not fit this file.
@@ -96,7 +99,7 @@ def exchanged(content: bytes, inputs: Samples, rule: str | Mapping[str, Any], bo
             written_too.append(site.softmax)
             now, terms, error = Activation("algebraic_softmax"), None, SOFTMAX_ERROR
         elif site.found is not None:
-            written = _written(site.found, one, bound, seen.get(site))
+            written = _written(site.found, one, bound, seen.get(site), positive)
             becomes[site.found] = written
             now, terms, error = _now(site, written)
         replacements.append(Replacement(site.layer, site.was, str(now), terms, error))
@@ -181,21 +184,25 @@ def _seen(content: bytes, main: Subgraph, sites: Sequence[_Site], inputs: Sample
     return {site: Seen(values(chain.source), values(chain.result)) for site, chain in ends.items()}
 
 
-def _written(found: Found, rule: str, bound: float, seen: Seen | None) -> Written:
+def _written(found: Found, rule: str, bound: float, seen: Seen | None, positive: bool) -> Written:
     name, alpha = found.known.name, found.known.parameter
+    positive = positive and name in coefficients.POSITIVE
     if name == "squareplus":
-        return alpha
+        return Bend(alpha)
+    if rule != "accurate" and name in TO_SQUAREPLUS:
+        return Bend(fitted_b(name, seen), coefficients.LEAST_POSITIVE if positive else 0.0)
     if rule == "accurate":
-        return coefficients.find(name, coefficients.enough(name, bound, alpha), alpha)
-    if name in TO_SQUAREPLUS:
-        return fitted_b(name, seen)
-    made = coefficients.find(name, coefficients.term_counts(name)[0], alpha)
-    return made if seen is None else fitted_sum(made, seen)
+        made = coefficients.find(name, coefficients.enough(name, bound, alpha), alpha)
+    else:
+        made = coefficients.find(name, coefficients.term_counts(name)[0], alpha)
+        made = made if seen is None else fitted_sum(made, seen)
+    return coefficients.above_zero(name, made) if positive else made
 
 
 def _now(site: _Site, written: Written) -> tuple[Activation, int | None, float | None]:
-    if isinstance(written, float):
-        return Activation("squareplus", (("b", written),)), 1, 0.0 if site.was == "squareplus" else None
+    if isinstance(written, Bend):
+        parameters = (("b", written.b), *((("floor", written.floor),) if written.floor else ()))
+        return Activation("squareplus", parameters), 1, 0.0 if site.was == "squareplus" else None
     terms = sum(len(part.roots) for part in written.parts)
     parameters = (("of", site.was), ("terms", terms))
     return Activation("algebraic", parameters), terms, written.value_error

@@ -125,7 +125,7 @@ def _with_sums(options: ExportOptions, given: Given, base: Loaded, heads: tuple[
         return Exchanged(base, base, heads), ()
 
     def with_bound(bound: float) -> tuple[Loaded, exchange.Made]:
-        made = exchange.exchanged(base.content, given.inputs, rule, bound)
+        made = exchange.exchanged(base.content, given.inputs, rule, bound, options.positive)
         return _described(made.content, base), made
 
     loaded, made = with_bound(options.max_error or MAX_ERRORS[0])

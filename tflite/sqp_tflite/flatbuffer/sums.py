@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,8 +20,17 @@ from sqp_tflite.layer_names import FORM_SCOPE, LayerNames
 
 _CONTRACTING = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
-Written = Sum | float
-"""What an activation becomes: a sum, or the b of a squareplus."""
+
+@dataclass(frozen=True, slots=True)
+class Bend:
+    """A squareplus: its b, and the floor that is added to it."""
+
+    b: float
+    floor: float = 0.0
+
+
+Written = Sum | Bend
+"""What an activation becomes."""
 
 
 def replace(
@@ -44,8 +54,10 @@ def replace(
     for found, becomes in activations.items():
         chain = found.chain
         writer, x = write(chain.source, chain.result)
-        if isinstance(becomes, float):
-            squareplus(x, becomes, halved=_halved(editor, main, found.chain))
+        if isinstance(becomes, Bend):
+            y = squareplus(x, becomes.b, halved=_halved(editor, main, found.chain))
+            if becomes.floor:
+                y + becomes.floor
         else:
             evaluate(x, becomes, writer)
         replaced[makers[chain.result].index] = writer.finished(chain.result)

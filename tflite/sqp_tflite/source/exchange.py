@@ -83,6 +83,7 @@ def exchange(
     replace: str | Mapping[str, Any] | None,
     head: str,
     max_error: float | None = None,
+    positive: bool = False,
 ) -> Exchanged:
     """Returns the model as it is to be exported; the user's own is only read.
 
@@ -93,6 +94,7 @@ def exchange(
         head: "logits" to drop a final softmax or sigmoid, "keep" to leave it.
         max_error: Max change of a value under "accurate", a share of the activation's range; None for the first of
             `MAX_ERRORS` that keeps every output within `GOOD_ENOUGH` of its range.
+        positive: Whether softplus, sigmoid and exponential stay above 0 under "accurate" and "fast".
 
     Raises:
         OptionError: A rule that does not fit this model, or a model that cannot be copied.
@@ -108,13 +110,18 @@ def exchange(
         )
     with running(loaded.source):
         try:
-            return _exchanged(loaded, inputs, replace, head, max_error)
+            return _exchanged(loaded, inputs, replace, head, max_error, positive)
         except (TypeError, ValueError) as error:
             raise OptionError(f"{said(error, _LONGEST)}.") from error
 
 
 def _exchanged(
-    loaded: Loaded, inputs: Samples, replace: str | Mapping[str, Any] | None, head: str, max_error: float | None
+    loaded: Loaded,
+    inputs: Samples,
+    replace: str | Mapping[str, Any] | None,
+    head: str,
+    max_error: float | None,
+    positive: bool,
 ) -> Exchanged:
     given, heads, notes = without_heads(loaded) if head == "logits" else (loaded, (), ())
     if replace is None:
@@ -122,7 +129,9 @@ def _exchanged(
     data = structured(given.model, inputs.inputs) if inputs.given else None
 
     def with_bound(bound: float) -> tuple[Loaded, sqp_keras.ReplacementReport]:
-        model, report = sqp_keras.replace_activations(given.model, replace, data=data, max_error=bound)
+        model, report = sqp_keras.replace_activations(
+            given.model, replace, data=data, max_error=bound, positive=positive
+        )
         return reload(loaded, model), report
 
     new, report = with_bound(MAX_ERRORS[0] if max_error is None else max_error)
