@@ -27,6 +27,17 @@ def test_value_is_half_of_x_plus_root(c, bounded):
     np.testing.assert_allclose(formulas.value(np, X, c, "float64", bounded), truth(X, c), rtol=RTOL)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_order_of_the_steps_changes_no_bit(dtype):
+    bits = {"float32": np.uint32, "float64": np.uint64}[dtype]
+    x = np.random.default_rng(0).integers(0, np.iinfo(bits).max, 200_000, dtype=bits).view(dtype)
+    x = np.concatenate([x, np.asarray([0.0, -0.0, np.inf, -np.inf, np.nan, *X], dtype)])
+    for c in np.asarray([1e-30, 1.0, 1e30], dtype) / 4:
+        with np.errstate(all="ignore"):
+            tail = formulas.value(np, -np.abs(x), c, dtype)
+            np.testing.assert_array_equal(formulas.value(np, x, c, dtype), np.maximum(x, 0) + tail)
+
+
 @pytest.mark.parametrize("c", C)
 def test_derivatives_are_those_of_the_closed_form(c):
     y, (_, root) = truth(X, c), roots(X, c)

@@ -83,9 +83,18 @@ def graph_of(value):
 X = np.float32([[-300.0, -2.0, 0.0, 0.5, 1e4]])
 
 
+def of_older_releases(x, c, bounded):
+    z = tf.abs(x) * 0.5
+    root = tf.sqrt(z * z + c) if bounded else tf.maximum(tf.sqrt(tf.minimum(z * z, 2.0**124) + c), z)
+    return tf.maximum(x, 0.0) + c / (z + root)
+
+
 @pytest.mark.parametrize("bounded", [False, True])
-def test_it_is_found_and_computes_the_same(bounded):
-    kinds, run = graph_of(lambda x: formulas.value(tf, x, tf.constant(0.7), "float32", bounded))
+@pytest.mark.parametrize(
+    "form", [lambda x, c, bounded: formulas.value(tf, x, c, "float32", bounded), of_older_releases]
+)
+def test_it_is_found_and_computes_the_same(form, bounded):
+    kinds, run = graph_of(lambda x: form(x, tf.constant(0.7), bounded))
     assert kinds <= {"Placeholder", "Const", "Mul", "AddV2", "Sqrt", "Identity"}
     exact = (np.float64(X) + np.sqrt(np.float64(X) ** 2 + 2.8)) / 2
     # x/2 and the root cancel on the left: half a unit in the last place of each.
@@ -100,6 +109,9 @@ def test_it_is_found_and_computes_the_same(bounded):
         lambda x, z, c: tf.maximum(x, 0.0) + c / (z + tf.sqrt(z * x + c)),
         lambda x, z, c: tf.maximum(x, 0.0) + c / (z + tf.maximum(tf.sqrt(tf.minimum(z * z, 9.0) + c), z)),
         lambda x, z, c: tf.maximum(2 * x, 0.0) + c / (z + tf.sqrt(z * z + c)),
+        lambda x, z, c: tf.maximum(2 * x + (tail := c / (z + tf.sqrt(z * z + c))), tail),
+        lambda x, z, c: tf.maximum(x + (tail := c / (z + tf.sqrt(z * z + c))), 2 * tail),
+        lambda x, z, c: tf.maximum(x - (tail := c / (z + tf.sqrt(z * z + c))), tail),
     ],
 )
 def test_what_only_looks_like_it_stays(value):

@@ -27,7 +27,11 @@ def compute_dtype(dtype: str) -> str:
 
 
 def value(ns: Any, x: Any, c: Any, dtype: str, bounded: bool = False) -> Any:
-    """Returns squareplus of `x`, both of compute dtype `dtype`, for c = b/4 > 0; `bounded` if x*x cannot overflow."""
+    """Returns squareplus of `x`, both of compute dtype `dtype`, for c = b/4 > 0; `bounded` if x*x cannot overflow.
+
+    Equal to the bit to max(x, 0) + tail. But TensorFlow would begin with that maximum and hold it to the end, a third
+    buffer beside the two of the tail; here the first one is free again by then.
+    """
     z = ns.abs(x) * 0.5
     if bounded:
         root = ns.sqrt(z * z + c)
@@ -35,7 +39,8 @@ def value(ns: Any, x: Any, c: Any, dtype: str, bounded: bool = False) -> Any:
         # Past the limit z itself is the root. Clamped after squaring, where TensorFlow can work in place.
         square = ns.minimum(z * z, LARGEST_SQUARE_ROOT[dtype] ** 2)
         root = ns.maximum(ns.sqrt(square + c), z)
-    return ns.maximum(x, 0.0) + c / (z + root)
+    tail = c / (z + root)
+    return ns.maximum(x + tail, tail)
 
 
 def _bounded(ns: Any, y: Any, c: Any, dtype: str) -> tuple[Any, Any]:

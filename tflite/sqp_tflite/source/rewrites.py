@@ -263,6 +263,7 @@ ALWAYS: Rules = MappingProxyType(
         "Minimum": operator_rules.bounded_root,
         "GatherV2": operator_rules.rows,
         "AddV2": in_export_form,
+        "Maximum": in_export_form,
         "IdentityN": passed_through,
     }
 )

@@ -1,8 +1,9 @@
 """Finds squareplus as it is trained in a frozen graph, as a SavedModel holds it, and writes it as a device runs it.
 
-    max(x, 0) + c / (z + max(sqrt(min(z*z, limit) + c), z))    z = abs(x)/2, c = b/4
+    max(x + tail, tail)    tail = c / (z + max(sqrt(min(z*z, limit) + c), z)), z = abs(x)/2, c = b/4
 
-is (x + sqrt(x*x + b)) / 2 without cancellation; see `sqp_keras.activation.formulas`.
+is (x + sqrt(x*x + b)) / 2 without cancellation; see `sqp_keras.activation.formulas`. Older releases wrote
+max(x, 0) + tail.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def in_export_form(graph: Frozen, op: Any) -> None:
 
     Args:
         graph: The graph; changed.
-        op: An AddV2.
+        op: A Maximum or an AddV2.
     """
     found = _squareplus(graph, op)
     if found is None:
@@ -47,19 +48,25 @@ def _half(op: Any) -> Any:
 
 
 def _squareplus(graph: Frozen, op: Any) -> tuple[Any, Any] | None:
-    """Returns the tensors (x, c) if an AddV2 is squareplus in its training form."""
-    for place in (0, 1):
-        positive, tail = _made(op.inputs[place], "Maximum"), _made(op.inputs[1 - place], "RealDiv")
-        if positive is None or tail is None:
-            continue
-        x = next((x for x, bound in _pairs(positive) if _is(graph, bound, lambda value: value == 0.0)), None)
-        c, below = tail.inputs[0], _made(tail.inputs[1], "AddV2")
-        if x is None or below is None:
-            continue
-        for z, root in _pairs(below):
-            if _is_half(graph, z, x) and _is_root(graph, root, z, c):
-                return x, c
+    """Returns the tensors (x, c) if an operation is squareplus in its training form."""
+    for one, end in _pairs(op):
+        tail = _made(end, "RealDiv")
+        x = _without_tail(graph, op, one, end) if tail is not None else None
+        below = _made(tail.inputs[1], "AddV2") if x is not None else None
+        for z, root in _pairs(below) if below is not None else ():
+            if _is_half(graph, z, x) and _is_root(graph, root, z, tail.inputs[0]):
+                return x, tail.inputs[0]
     return None
+
+
+def _without_tail(graph: Frozen, op: Any, one: Any, tail: Any) -> Any:
+    """Returns x if an operation of `one` and a tail is max(x + tail, tail) or max(x, 0) + tail, else None."""
+    if op.type == "Maximum":
+        total = _made(one, "AddV2")
+        return next((x for x, end in _pairs(total) if _same(end, tail)), None) if total is not None else None
+    positive = _made(one, "Maximum")
+    pairs = _pairs(positive) if positive is not None else ()
+    return next((x for x, bound in pairs if _is(graph, bound, lambda value: value == 0.0)), None)
 
 
 def _is_half(graph: Frozen, z: Any, x: Any) -> bool:
