@@ -59,9 +59,26 @@ print("RESULT", json.dumps([train(strategy) for strategy in strategies]))
 """
 
 
-def start(kind, **environment):
+FIT = """
+import os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+import keras, numpy as np
+with strategy.scope():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, sys.argv[1]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+try:
+    model.fit(np.zeros((8, 4), "float32"), np.zeros((8, 1), "float32"), verbose=0)
+    print('RESULT "fits"')
+except ValueError as error:
+    print('RESULT "refused"' if "PerReplica" in str(error) else error)
+"""
+
+
+def start(kind, program=TRAIN, **environment):
     return subprocess.Popen(
-        [sys.executable, "-c", TRAIN, kind],
+        [sys.executable, "-c", program, kind],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -107,13 +124,21 @@ def test_two_devices_train_as_one():
     same(mirrored, single)
 
 
+def workers(*arguments):
+    """Returns two workers of one cluster, started."""
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
+    tasks = [{"cluster": cluster, "task": {"type": "worker", "index": index}} for index in range(2)]
+    return [start(*arguments, TF_CONFIG=json.dumps(task)) for task in tasks]
+
+
+@pytest.mark.large
+def test_keras_itself_cannot_fit_with_two_workers():
+    # When this fails, the limit in docs/numerics.md is gone.
+    assert results(*workers("relu", FIT)) == ["refused", "refused"]
+
+
 @pytest.mark.large
 def test_two_workers_train_as_one():
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(2)]}
-    workers = [
-        start("workers", TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}))
-        for index in range(2)
-    ]
-    *found, (_, single) = results(*workers, start("devices"))
+    *found, (_, single) = results(*workers("workers"), start("devices"))
     for (trained,) in found:
         same(trained, single)

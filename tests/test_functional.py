@@ -49,6 +49,17 @@ def test_halves_are_monotone_and_above_relu(dtype, b):
     assert (y >= np.maximum(x, 0)).all()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "small", "flushed"),
+    [("float16", 1e-4, False), ("bfloat16", 2e-38, True), ("float32", 2e-38, True), ("float64", 4e-308, True)],
+)
+def test_tensorflow_itself_flushes_subnormals(dtype, small, flushed):
+    # When this fails, the limit in docs/numerics.md has changed.
+    for mode in (lambda f: f, tf.function, tf.function(jit_compile=True)):
+        product = mode(lambda x: x * tf.constant(0.25, dtype))(tf.constant([small], dtype))
+        assert (float(as64(product)[0]) == 0.0) == flushed
+
+
 @pytest.mark.parametrize("b", [1e-30, 1e-10, 1e-6, 9e-5, np.float32([1e-6])])
 def test_float16_tells_the_slope_for_the_smallest_b(b):
     x = ulp.inputs("float16", 0)

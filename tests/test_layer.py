@@ -56,6 +56,15 @@ def test_shared_axes_agree_with_prelu():
         assert tuple(prelu.alpha.shape) == tuple(ours.b.shape)
 
 
+@pytest.mark.parametrize("kind", [keras.layers.PReLU, lambda: Squareplus(learn_b="layer")])
+def test_inside_another_layer_a_weight_appears_at_the_first_call_as_keras_has_it(kind):
+    # When this fails, the limit in docs/numerics.md is gone.
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation=kind())])
+    before = len(model.weights)
+    model(np.zeros((1, 4), "float32"))
+    assert (before, len(model.weights)) == (2, 3)
+
+
 @pytest.mark.parametrize(
     ("learn_b", "jit"),
     [
