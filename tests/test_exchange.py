@@ -408,7 +408,7 @@ def test_a_subclassed_models_head_is_not_searched_for():
     ("options", "words"),
     [
         ({"max_error": 1e-4}, "without `replace`"),
-        ({"positive": True}, "without `replace`"),
+        ({"positive": True}, "Add --replace accurate"),
         ({"replace": "accurate", "max_error": 0.0}, "above 0"),
         ({"replace": "exact"}, "accurate, fast or a list ACT=RULE"),
         ({"replace": {"softplsu": "accurate"}}, "softplsu"),
@@ -509,7 +509,7 @@ BAD_CALLS = {
     "a bound in words": (["--replace", "accurate", "--max-error", "small"], "Received: 'small'. For example"),
     "a bound that no sum keeps": (["--replace", "accurate", "--max-error", "1e-9"], "Raise max_error to"),
     "a bound alone": (["--max-error", "0.01"], "Add --replace accurate"),
-    "nothing to keep above 0": (["--positive"], "Received: positive without `replace`. Add --replace accurate."),
+    "nothing to keep above 0": (["--positive"], "Received: --positive without --replace. Add --replace accurate"),
     "a map without a name": (["--map", "=softplus"], "--map must be NAME=ACTIVATION"),
     "a map to nothing": (["--map", "mine=nosuch"], "nosuch"),
     "a map twice": (["--map", "mine=elu", "--map", "mine=gelu"], "Received: 'mine' twice"),

@@ -176,9 +176,9 @@ def _check_bound(options: ExportOptions) -> None:
             "--replace. Add --replace accurate, or leave --max-error out."
         )
     if options.positive and options.replace is None:
-        raise BadInputError(
-            "`positive` keeps what an exchange writes above 0. Received: positive without `replace`. "
-            "Add --replace accurate."
+        raise OptionError(
+            "`positive` (--positive) keeps what an exchange writes above 0. Received: --positive without --replace. "
+            "Add --replace accurate, or leave --positive out."
         )
 
 

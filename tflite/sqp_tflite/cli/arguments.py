@@ -243,12 +243,10 @@ def _activations(parser: argparse.ArgumentParser) -> None:
         help="max change of a value with --replace accurate, as a share of the activation's range; smaller needs "
         "more square roots (default: 0.001, or 0.0003 or 0.0001 if an output would change by more than 0.005)",
     )
-    group.add_argument(
-        "--positive",
-        action="store_true",
-        help="with --replace accurate or fast: keep softplus, sigmoid and exponential above 0, which their forms "
-        "otherwise reach, for a logarithm, a square root or a division behind them",
+    above = (
+        "with --replace: keep softplus, sigmoid and exponential above 0 for a logarithm, root or division behind them"
     )
+    group.add_argument("--positive", action="store_true", help=above)
     group.add_argument(
         "--max-change",
         type=_positive,
