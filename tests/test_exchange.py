@@ -407,7 +407,7 @@ def test_a_subclassed_models_head_is_not_searched_for():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"max_error": 1e-4}, "without `replace`"),
+        ({"max_error": 1e-4}, "without --replace"),
         ({"positive": True}, "Add --replace accurate"),
         ({"replace": "accurate", "max_error": 0.0}, "above 0"),
         ({"replace": "exact"}, "accurate, fast or a list ACT=RULE"),
