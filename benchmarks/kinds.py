@@ -8,8 +8,8 @@ Each model has random weights and a dense layer behind what is looked at. Ours a
 (`--lowering table`); "stock" is TensorFlow's own converter with the same 64 samples for calibration. Each is measured
 in int8 with eight seeds, for weights and samples: the mean and the standard deviation of the max error over the range
 of Keras's output, the root of the mean squared error, and the share of samples whose largest output is the same one.
-The float32 figure is the max error of one seed. All run on TensorFlow Lite Micro, stock files that do not run there on
-LiteRT. The models are opened from `.keras` files.
+Where stock has no file there are three seeds. The float32 figure is the max error of one. All run on TensorFlow Lite
+Micro, stock files that do not run there on LiteRT. The models are opened from `.keras` files.
 
 The last column compares ours with stock int8 seed by seed. Ours is behind in one of the three figures if it is worse on
 average by more than two standard errors of these differences. Because one in thirty figures is so by chance, a row that
@@ -35,6 +35,9 @@ from benchmarks.architectures import NAMES, TFLM, compared, deviation, fed, stoc
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "kinds.md"
 SEEDS, MORE_SEEDS = range(8), range(100, 124)
+FEW = 3
+"""Seeds where there is nothing to compare with."""
+
 ERRORS = 2.0
 """How many standard errors of the differences ours must be worse by to be behind."""
 INTEGERS = {
@@ -235,7 +238,8 @@ def verdict(ours: Cell, stock: Cell) -> str:
 def row(name: str) -> str:
     """Measures a kind; returns its line of the page."""
     exact = ours(name, "float32", "algebraic", SEEDS[:1])
-    pair = ours(name, "int8", "table", SEEDS), theirs(name, SEEDS)
+    stock_int8 = theirs(name, SEEDS)
+    pair = ours(name, "int8", "table", SEEDS[:FEW] if stock_int8.failure else SEEDS), stock_int8
     if not pair[0].failure and behind(*pair):
         print(f"{name}: {verdict(*pair)}; measured again", file=sys.stderr, flush=True)
         pair = ours(name, "int8", "table", MORE_SEEDS), theirs(name, MORE_SEEDS)
