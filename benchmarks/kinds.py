@@ -8,8 +8,8 @@ Each model has random weights and a dense layer behind what is looked at. Ours a
 (`--lowering table`); "stock" is TensorFlow's own converter with the same 64 samples for calibration. Each is measured
 in int8 with eight seeds, for weights and samples: the mean and the standard deviation of the max error over the range
 of Keras's output, the root of the mean squared error, and the share of samples whose largest output is the same one.
-Where stock has no file there are three seeds. The float32 figure is the max error of one. All run on TensorFlow Lite
-Micro, stock files that do not run there on LiteRT. The models are opened from `.keras` files.
+Where stock has no file there are at least three seeds. The float32 figure is the max error of one. All run on
+TensorFlow Lite Micro, stock files that do not run there on LiteRT. The models are opened from `.keras` files.
 
 The last column compares ours with stock int8 seed by seed. Ours is behind in one of the three figures if it is worse on
 average by more than two standard errors of these differences. Because one in thirty figures is so by chance, a row that
