@@ -129,6 +129,16 @@ def test_what_the_refusal_of_an_odd_layer_says_works(name):
         )
 
 
+@pytest.mark.skipif(not hasattr(L, "MixUp"), reason="a Keras without it")
+def test_a_layer_that_augments_data_is_one_finding_and_the_model_without_it_ships():
+    model = model_of(IMAGE, L.MixUp(name="odd"))
+    with pytest.raises(sqp_tflite.RefusedError, match="MixUp draws random numbers.*build the model that you export"):
+        sqp_tflite.export(model)
+    without = model_of(IMAGE, L.Identity())
+    without.set_weights([w for w in model.get_weights() if w.dtype == np.float32])
+    assert sqp_tflite.export(without).report.verdict == "ok"
+
+
 CATEGORIES = {
     "one_hot": ((1,), {"output_mode": "one_hot"}),
     "multi_hot": ((3,), {"output_mode": "multi_hot"}),
