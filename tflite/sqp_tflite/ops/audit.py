@@ -36,8 +36,7 @@ _REMEDIES = {
     "SOFTMAX": "Drop a final one with `--head logits` (the largest logit is the largest probability), exchange another "
     "with `--replace accurate`.",
     "LOG_SOFTMAX": "Drop it: the largest logit is the largest probability.",
-    "WHILE": "Write a loop of your own as a Python `for` over a fixed number of steps; give a recurrent layer a fixed "
-    "number of steps: keras.Input(shape=(steps, features)).",
+    "WHILE": "Write a loop of your own as a Python `for`, or fix the time steps: keras.Input(shape=(steps, features)).",
     "IF": "Compute both branches and choose: keras.ops.where(condition, a, b).",
     "SHAPE": "Give Reshape its full target shape, and the input a fixed one.",
 }
