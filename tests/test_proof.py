@@ -202,6 +202,8 @@ def test_where_only_tflite_runtime_differs_at_int16_one_scale_for_each_dense_lay
         planted.setattr(pipeline, "compared", lambda *_: Compared(rows))
         sqp_tflite.export(model, **given)
     assert ("Use --per-tensor" in str(caught.value)) is (runtime == "tflite-runtime")
+    # The command line shows the report.
+    assert any("Use --per-tensor" in note for note in caught.value.report.notes) is (runtime == "tflite-runtime")
     assert sqp_tflite.export(model, per_tensor=True, **given).report.verdict == "ok"
 
 
@@ -218,7 +220,9 @@ def test_the_remedy_for_rnnoise_at_int16_works_from_the_shell(command, tmp_path)
     for target in ("tflite-runtime", "tflm"):
         call = ["sqp-export", place, "--data", tmp_path / "d.npz", *options, target]
         refused = command(*call)
-        assert refused.code == 3 and "Use --per-tensor, which gives each of these layers one." in refused.err
+        assert refused.code == 3 and "Use --per-tensor, which gives each of these layers one." in " ".join(
+            refused.err.split()
+        )
         assert not place.with_suffix(".tflite").exists()
         assert command(*call, "--per-tensor").code == 0
         place.with_suffix(".tflite").unlink()

@@ -65,7 +65,9 @@ def require_parity(compared: Compared, options: ExportOptions, given: Given, cha
         remedy = f"\n{worst_layers(made.layer_errors, options.wanted.quantize, named)}".rstrip()
     if not given.inputs.given:
         remedy += f"\nThis was {MADE_UP}."
-    raise ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
+    error = ParityError(f"The file does not agree with {harmless(given.loaded.source)}:{listed}{remedy}")
+    error.remedy = " ".join(remedy.split())
+    raise error
 
 
 def _require_run(rows: tuple[Agreement, ...], runtime: str, target: str) -> None:

@@ -154,8 +154,13 @@ class RefusedError(ExportError):
 
 
 class ParityError(ExportError):
-    """A file whose outputs on an interpreter differ from the Keras model's."""
+    """A file whose outputs on an interpreter differ from the Keras model's.
 
+    Attributes:
+        remedy: The end of its words, which say what helps; the report has it as a note. "" for none.
+    """
+
+    remedy = ""
     exit_code = 3
     code = "SQP-E201"
     _most_lines = MOST_LINES

@@ -123,7 +123,9 @@ class Journal:
             report = self.report("refused", error.findings)
             raise RefusedError(_sentence(report), error.findings, report) from error
         except ParityError as error:
-            error.report = self.report("parity_failed")
+            report = self.report("parity_failed")
+            notes = (*report.notes, error.remedy) if error.remedy else report.notes
+            error.report = dataclasses.replace(report, notes=notes)
             raise
 
     def report(self, verdict: str, findings: tuple[Finding, ...] = ()) -> Report:
