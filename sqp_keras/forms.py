@@ -15,6 +15,9 @@ Form = Callable[..., Any]
 LIMITS_SCOPE = "sqp.limits"
 """The name scope in which an activation is written for inputs that its form for a device leaves out."""
 
+SHARE_SCOPE = "sqp.share"
+"""The name scope of a softmax's last steps, from the powers to their share of the sum: int16 in a model of int8."""
+
 _CURRENT: ContextVar[Form | None] = ContextVar("sqp_keras_form", default=None)
 
 

@@ -96,6 +96,14 @@ def test_what_is_no_tensor_is_named(value, kind):
         load(model).call([np.zeros((1, 4), np.float32)])
 
 
+@pytest.mark.parametrize("replace", [None, "accurate"])
+def test_a_layer_that_cannot_run_is_named_whatever_is_asked(replace):
+    model = keras.Sequential([keras.Input((6,), name="x"), L.Dense(3, activation="glu", name="odd"), L.Dense(2)])
+    words = r"must be able to run .*`odd` \(Dense\): axis size must be divisible by 2.*repair that layer"
+    with pytest.raises(BadInputError, match=words):
+        sqp_tflite.export(model, replace=replace, data=np.zeros((8, 6), "float32"))
+
+
 def test_messages_are_shortened_without_colours():
     assert said("\x1b[1mOne\x1b[0m\n\n two.  {{function_node __wrapped__Add}} three.") == "One two. three"
     assert len(said("x" * 5000)) < LONGEST_SAID + 10

@@ -8,7 +8,8 @@ import sqp_tflite
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.quantize import recipe
-from sqp_tflite.quantize.recipe import DEAD_RANGE, ROOT_SPAN, Request, quantize_here
+from sqp_tflite.quantize.recipe import Request, quantize_here
+from sqp_tflite.quantize.scales import DEAD_RANGE, ROOT_SPAN, statistics, weight_ranges
 from written import RANGES, Written, perceptron
 
 BIAS = np.array([0.5, 3.0, -2.0, 0.25], np.float32)
@@ -37,7 +38,7 @@ def test_the_bias_of_a_dead_channel_is_kept(quantize):
 @pytest.mark.parametrize("quantize", ["int8", "int16x8"])
 def test_a_lost_bias_is_seen(quantize, monkeypatch):
     """The planted fault: weights keep the ranges that the quantiser finds by itself."""
-    monkeypatch.setattr(recipe, "_weight_ranges", lambda *arguments: {})
+    monkeypatch.setattr(recipe, "weight_ranges", lambda *arguments: {})
     with np.errstate(all="ignore"):
         assert bias_error(quantize) > 0.5
 
@@ -51,12 +52,12 @@ def test_no_channel_has_a_scale_below_a_4096th_of_the_widest():
 
 def test_ordinary_weights_keep_the_ranges_that_the_quantiser_finds():
     graph = read(perceptron()).main
-    assert recipe._weight_ranges(graph, recipe._statistics(graph, RANGES), 8) == {}
+    assert weight_ranges(graph, statistics(graph, RANGES), 8) == {}
 
 
 def test_a_tensor_that_is_always_0_gets_a_range():
     graph = read(perceptron()).main
-    found = recipe._statistics(graph, {"x": (0.0, 0.0), "hidden": (-1e-9, 1e-9), "y": (-1.0, 2.0)})
+    found = statistics(graph, {"x": (0.0, 0.0), "hidden": (-1e-9, 1e-9), "y": (-1.0, 2.0)})
     assert {name: (float(row["min"]), float(row["max"])) for name, row in found.items()} == {
         "x": (0.0, DEAD_RANGE),
         "hidden": (0.0, 1e-6),
@@ -69,9 +70,9 @@ def test_rsqrt_is_clipped_where_the_roots_span_too_much():
     v = model.value(name="layer/sqp.act/v")
     root = model.op("RSQRT", v, name="layer/sqp.act/Rsqrt")
     graph = read(model.ends([v], [root])).main
-    found = recipe._statistics(graph, {"layer/sqp.act/v": (1e-6, 4.0), "layer/sqp.act/Rsqrt": (0.5, 1000.0)})
+    found = statistics(graph, {"layer/sqp.act/v": (1e-6, 4.0), "layer/sqp.act/Rsqrt": (0.5, 1000.0)})
     assert float(found["layer/sqp.act/Rsqrt"]["max"]) == ROOT_SPAN / 2
-    near = recipe._statistics(graph, {"layer/sqp.act/v": (0.25, 4.0), "layer/sqp.act/Rsqrt": (0.5, 2.0)})
+    near = statistics(graph, {"layer/sqp.act/v": (0.25, 4.0), "layer/sqp.act/Rsqrt": (0.5, 2.0)})
     assert float(near["layer/sqp.act/Rsqrt"]["max"]) == 2.0
 
 
@@ -79,9 +80,9 @@ def test_a_sum_that_is_next_to_0_keeps_the_multiplier_of_the_kernels_below_1():
     model = Written()
     left, right = model.value(name="left"), model.value(name="right")
     graph = read(model.ends([left, right], [model.op("SUB", left, right, name="difference")])).main
-    found = recipe._statistics(graph, {"left": (0.0, 4.0), "right": (0.0, 1.0), "difference": (0.0, 1e-5)})
+    found = statistics(graph, {"left": (0.0, 4.0), "right": (0.0, 1.0), "difference": (0.0, 1e-5)})
     assert 2 * 4.0 / 2**15 < float(found["difference"]["max"]) < 1e-3
-    wide = recipe._statistics(graph, {"left": (0.0, 4.0), "right": (0.0, 1.0), "difference": (-1.0, 0.5)})
+    wide = statistics(graph, {"left": (0.0, 4.0), "right": (0.0, 1.0), "difference": (-1.0, 0.5)})
     assert (float(wide["difference"]["min"]), float(wide["difference"]["max"])) == (-1.0, 0.5)
 
 

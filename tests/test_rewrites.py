@@ -24,6 +24,16 @@ class Before(keras.layers.Layer):
         return tf.cumsum(x, 1, exclusive=True)
 
 
+class Moved(keras.layers.Layer):
+    def __init__(self, move):
+        super().__init__()
+        self.call = move
+
+
+def patches(x):
+    return tf.image.extract_patches(x, [1, 2, 3, 1], [1, 2, 3, 1], [1, 1, 1, 1], "VALID")
+
+
 def gated(layer, **named):
     return lambda x: L.Multiply()([layer(4, 3, activation="relu", **named)(x), layer(4, 3, **named)(x)])
 
@@ -60,6 +70,20 @@ KINDS = {
     ),
     "unequal steps": ((8, 6), lambda x: L.Concatenate(1)([2 * y for y in keras.ops.split(x, [5], axis=1)]), "SplitV"),
     "a vector of unit length": ((6,), L.UnitNormalization(), ""),
+    "a one-hot": ((6,), lambda x: x[..., None] + keras.ops.one_hot(keras.ops.cast(x, "int32"), 3), "OneHot"),
+    "a one-hot of other numbers": (
+        (6,),
+        lambda x: Moved(lambda y: tf.one_hot(tf.cast(y, "int64"), 3, 2.0, -1.0))(x),
+        "OneHot",
+    ),
+    "how often": ((6,), lambda x: L.CategoryEncoding(4, output_mode="count")(keras.ops.abs(x)), "DenseBincount"),
+    "whether": ((6,), lambda x: L.CategoryEncoding(4, output_mode="multi_hot")(keras.ops.abs(x)), "DenseBincount"),
+    "the place of the largest": ((6,), lambda x: keras.ops.cast(keras.ops.argmax(x, -1), "float32"), "BitwiseAnd"),
+    "the place of the least": ((6, 3), lambda x: keras.ops.cast(keras.ops.argmin(x, 1), "float32"), "BitwiseAnd"),
+    "steps of images": ((4, 5, 6, 2), lambda x: L.TimeDistributed(L.MaxPooling2D())(x), "wide StridedSlice"),
+    "from the last step": ((5, 2, 3, 2), lambda x: x[:, ::-2], "wide StridedSlice"),
+    "inner channels": ((2, 3, 2, 5), lambda x: x[..., 1:4], "wide StridedSlice"),
+    "patches": ((5, 6, 2), Moved(patches), "ExtractImagePatches"),
 }
 INTEGER = {
     "min of a sequence": ((6, 3), lambda x: keras.ops.min(x, axis=1), "Min"),
@@ -80,6 +104,8 @@ INTEGER = {
     "many steps from the end": ((530, 2), FromTheEnd(), "Cumsum"),
     "turned in time": ((6, 3), lambda x: keras.ops.flip(x, axis=1), "ReverseV2"),
     "turned both ways": ((6, 5, 3), lambda x: keras.ops.flip(x, axis=(1, -1)), "ReverseV2"),
+    "pixels of channels": ((4, 3, 8), Moved(lambda x: tf.nn.depth_to_space(x, 2)), "DepthToSpace"),
+    "channels of pixels": ((4, 6, 3), Moved(lambda x: tf.nn.space_to_depth(x, 2)), "SpaceToDepth"),
     "a slope for each position": ((4, 4, 3), lambda x: L.PReLU("uniform")(L.Conv2D(3, 1)(x)), "Relu of Neg"),
 }
 
@@ -123,6 +149,11 @@ def held(graph_def, output):
     kinds = {nodes[name].op for name in seen}
     if any(nodes[name].op == "BiasAdd" and nodes[name].attr["data_format"].s == b"NCHW" for name in seen):
         kinds.add("BiasAdd of channels first")
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(tf.compat.v1.GraphDef.FromString(graph_def), name="")
+    sliced = [graph.get_operation_by_name(name).inputs[0] for name in seen if nodes[name].op == "StridedSlice"]
+    if any(tensor.shape.rank > 4 for tensor in sliced):
+        kinds.add("wide StridedSlice")
     if any(nodes[name].op == "Relu" and nodes[nodes[name].input[0]].op == "Neg" for name in seen):
         kinds.add("Relu of Neg")
     return kinds

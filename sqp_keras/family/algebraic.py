@@ -155,7 +155,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1, factors: Any = None) -> An
     """Returns softmax without exp and without a division; each row's sum is 1 up to rounding.
 
     Within 1.7e-4 for up to 100 values, 5e-4 for up to 1000. exp(t) for t = x - max(x) <= 0 is the fourth power of a
-    sum of roots for exp(t/4), clipped to t >= -56; 1/s is rsqrt(s*s).
+    sum of roots for exp(t/4), clipped to t >= -56; 1/s is the square of rsqrt(s).
     Ops: REDUCE_MAX, SUB, MINIMUM, MAXIMUM, ADD, MUL, SQRT, MEAN, RSQRT.
 
     Args:
@@ -187,9 +187,10 @@ def _normalised(x: Any, axis: int | tuple[int, ...], factors: Any) -> Any:
     if factors is not None:
         # Where nothing counts, as for a padded query, all values are equal: so does softmax of very low values.
         power = power * factors + (1.0 - ops.max(factors, axis=axes, keepdims=True))
-    # The mean instead of the sum: MEAN is the reduction that every runtime has.
-    mean, size = ops.mean(power, axis=axes, keepdims=True), float(math.prod(sizes))
-    return power * _written(lambda one: _reciprocal(one * size), mean)
+    with keras.name_scope(forms.SHARE_SCOPE):
+        # The mean instead of the sum: MEAN is the reduction that every runtime has.
+        mean, size = ops.mean(power, axis=axes, keepdims=True), float(math.prod(sizes))
+        return power * _written(lambda one: _reciprocal(one * size), mean)
 
 
 def _written(function: Callable[[Any], Any], x: Any) -> Any:
@@ -207,7 +208,9 @@ def _fourth_power(x: Any) -> Any:
 
 
 def _reciprocal(total: Any) -> Any:
-    return ops.rsqrt(total * total)
+    # The root is squared, not the total: in integers the square of a small total is next to nothing.
+    root = ops.rsqrt(total)
+    return root * root
 
 
 def _held(x: Any, part: Part, using: Any) -> Any:

@@ -6,6 +6,8 @@ import functools
 import re
 from dataclasses import dataclass
 
+from sqp_keras.forms import SHARE_SCOPE
+
 FORM_SCOPE = "sqp.act"
 """The TensorFlow name scope of every activation that export writes; tensor names show it."""
 
@@ -19,7 +21,7 @@ INNER = "_inner"
 THE_MODEL = "the model"
 """What such operators are said to belong to: Keras numbers models, and no user calls them by that name."""
 
-_SCOPE = re.compile(rf"(^|/){re.escape(FORM_SCOPE)}(_\d+)?/")
+_SCOPES = {scope: re.compile(rf"(^|/){re.escape(scope)}(_\d+)?/") for scope in (FORM_SCOPE, SHARE_SCOPE)}
 
 
 _CONTRACTS = re.compile(
@@ -71,7 +73,7 @@ class LayerNames:
             within = [path for path in self.paths if f"{part}/".startswith(f"{scope_name(path)}/")]
             if within:
                 return max(within, key=len)
-        scopes = [segment for segment in parts[0].split("/")[:-1] if segment != FORM_SCOPE]
+        scopes = [segment for segment in parts[0].split("/")[:-1] if segment not in _SCOPES]
         if MODEL_SCOPE in scopes:
             return THE_MODEL
         own = [segment for segment in scopes if not _CALL.match(segment)]
@@ -102,6 +104,6 @@ def scope_name(path: str) -> str:
     return cleaned if cleaned[:1].isalnum() else f"x{cleaned}"
 
 
-def in_scope(name: str) -> bool:
-    """Returns whether a tensor's name says that only the form of an activation made it."""
-    return all(_SCOPE.search(part) for part in name.split(";"))
+def in_scope(name: str, scope: str = FORM_SCOPE) -> bool:
+    """Returns whether a tensor's name says that only the form of an activation made it, or only another scope."""
+    return all(_SCOPES[scope].search(part) for part in name.split(";"))

@@ -1,4 +1,4 @@
-"""Gives tables ends of int8 where the numbers are int16: beside a state that is a sum."""
+"""Gives tables ends of int8 where the numbers are int16: beside a state that is a sum, in front of a softmax's mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ _BOUNDS = 2.0 ** -np.arange(0, 8, 0.25)
 """What the codes may reach to, over what the source does."""
 
 
-def narrow(editor: Editor, wanted: Callable[[frozenset[str]], bool]) -> bool:
+_HALF = 127
+"""How many codes half a step of the coarse table has in the fine one."""
+
+
+def narrow(editor: Editor, wanted: Callable[[frozenset[str]], bool], finer: frozenset[str] = frozenset()) -> bool:
     """Puts conversions around float chains at int16 tensors, so that both ends are int8; returns whether there are any.
 
     Codes are spent where the function varies: tanh of a sum that reaches to 20 needs none beyond 4. What is clipped
@@ -27,9 +31,11 @@ def narrow(editor: Editor, wanted: Callable[[frozenset[str]], bool]) -> bool:
     Args:
         editor: Of a quantised file that was not changed since it was opened.
         wanted: As in `tables.lower`.
+        finer: Names of tensors that are computed from the whole 16 bits: the chain in front of them becomes the sum of
+            two tables, of which the second holds what the first one rounds off.
     """
     main = editor.graph.main
-    walker, makers = Walker(main), main.makers()
+    walker, makers, readers = Walker(main), main.makers(), main.readers()
     replaced: dict[int, list[NewOp]] = {}
     for op in main.ops:
         chain = walker.chain(op.inputs[0]) if op.name == "QUANTIZE" else None
@@ -42,7 +48,12 @@ def narrow(editor: Editor, wanted: Callable[[frozenset[str]], bool]) -> bool:
         if result.dtype == "int16":
             step, point = _of_results(walker, chain, source)
             twin = editor.add_tensor(f"{result.name}/narrow", "int8", result.shape, step, point)
-            replaced[op.index] = [_quantize(op.inputs[0], twin), _quantize(twin, result.index)]
+            names = {main.tensors[i].name for reader in readers.get(result.index, ()) for i in reader.outputs}
+            replaced[op.index] = (
+                _two_tables(editor, op.inputs[0], twin, result, step)
+                if not names.isdisjoint(finer)
+                else [_quantize(op.inputs[0], twin), _quantize(twin, result.index)]
+            )
         if source.dtype == "int16":
             bound = _bound(walker, chain, source, step)
             for index in {i for place in chain.ops for i in main.ops[place].inputs if i in makers}:
@@ -73,6 +84,32 @@ def widen_by_float(editor: Editor) -> None:
             replaced[op.index] = [back, _quantize(real, result.index)]
     if replaced:
         editor.replace_ops(replaced)
+
+
+def _two_tables(editor: Editor, source: int, coarse: int, result: Tensor, step: float) -> list[NewOp]:
+    """Returns what writes a float tensor into one of int16 as the sum of two of int8: whole steps, and the rest."""
+
+    def value(kind: str, dtype: str = "float32", scale: float | None = None) -> int:
+        return editor.add_tensor(f"{result.name}/{kind}", dtype, result.shape, scale)
+
+    steps, whole, rounded, rest = (value(kind) for kind in ("steps", "whole", "rounded", "rest"))
+    many, size = (
+        editor.add_constant(f"{result.name}/{kind}", np.array([number], np.float32))
+        for kind, number in (("per", 1.0 / step), ("step", step))
+    )
+    fine = value("fine", "int8", step / (2 * _HALF))
+    terms = [value("coarse16", "int16", step / 128), value("fine16", "int16", step / (2 * _HALF * 128))]
+    return [
+        NewOp("MUL", (source, many), (steps,), "MulOptions"),
+        NewOp("ROUND", (steps,), (whole,)),
+        NewOp("MUL", (whole, size), (rounded,), "MulOptions"),
+        _quantize(rounded, coarse),
+        NewOp("SUB", (source, rounded), (rest,), "SubOptions"),
+        _quantize(rest, fine),
+        _quantize(coarse, terms[0]),
+        _quantize(fine, terms[1]),
+        NewOp("ADD", tuple(terms), (result.index,), "AddOptions", {"potScaleInt16": False}),
+    ]
 
 
 def _quantize(source: int, result: int) -> NewOp:

@@ -36,7 +36,8 @@ _REMEDIES = {
     "SOFTMAX": "Drop a final one with `--head logits` (the largest logit is the largest probability), exchange another "
     "with `--replace accurate`.",
     "LOG_SOFTMAX": "Drop it: the largest logit is the largest probability.",
-    "WHILE": "Fix the time steps of a recurrent layer: keras.Input(shape=(steps, features)). Unroll any other loop.",
+    "WHILE": "Write a loop of your own as a Python `for`; give a recurrent layer keras.Input(shape=(steps, features)).",
+    "IF": "Compute both branches and choose: keras.ops.where(condition, a, b).",
     "SHAPE": "Give Reshape its full target shape, and the input a fixed one.",
 }
 _INTEGER_WEIGHTS = ("int8", "int4", "uint8")
@@ -324,10 +325,13 @@ def _scales(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
-    """A batch that is open runs as 1; any other open dimension is one finding, for the input that it comes from."""
+    """A batch that is open runs as 1; any other open dimension is one finding, for the input that it comes from.
+
+    What a loop computes may be open for other reasons; loops are refused as such.
+    """
     inputs = [tensor for tensor in graph.inputs if not tensor.ranked or any(place > 0 for place in tensor.open)]
     if not inputs and not any(tensor.open for tensor in graph.inputs):
-        inputs = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors if tensor.open][:1]
+        inputs = [tensor for tensor in graph.main.tensors if tensor.open][:1]
     return [
         Finding(
             layers.of(tensor.name),

@@ -27,6 +27,10 @@ class Islands:
     activations: frozenset[str]
     tables: frozenset[str]
 
+    def without(self, names: frozenset[str]) -> Islands:
+        """Returns the islands without some tensors."""
+        return Islands(self.activations - names, self.tables - names)
+
     def becomes_tables(self, names: frozenset[str]) -> bool:
         """Returns whether a chain becomes a table whose operators write tensors of these names."""
         return not self.tables.isdisjoint(names)

@@ -102,6 +102,8 @@ def _reduced(
     finish: Callable[[Editor], None] | None,
 ) -> Reduced:
     plain = Editor(content)
+    if len(plain.graph.subgraphs) > 1:  # Loops and conditions, which every target refuses: the audit says where.
+        return Reduced(content)
     plain.give_own_names()
     named, main = plain.bytes(), plain.main()
     ranges: dict[str, tuple[float, float]] = {}
@@ -120,7 +122,8 @@ def _reduced(
         notes += (f"The states {listed(wide, _MOST_STATES)} add up small numbers: they and their sums are int16.",)
         notes += (_BY_FLOAT,) if not widens(request.target) else ()
     editor = Editor(quantized.content)
-    if quantized.wide.places and quantized.islands.tables and narrow(editor, quantized.islands.becomes_tables):
+    wider = bool(quantized.wide.places or quantized.shares) and bool(quantized.islands.tables)
+    if wider and narrow(editor, quantized.islands.becomes_tables, quantized.shares):
         editor = Editor(editor.bytes())
     tables = _put_tables(editor, quantized.islands, samples, worker)
     if tables and any(op.name == "MAX_POOL_2D" for op in main.ops):

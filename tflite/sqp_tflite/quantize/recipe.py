@@ -10,32 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sqp_tflite.flatbuffer import schema
 from sqp_tflite.flatbuffer.edit import Editor
-from sqp_tflite.flatbuffer.graph import Op, Subgraph
+from sqp_tflite.flatbuffer.graph import Subgraph
 from sqp_tflite.flatbuffer.read import read
-from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
-from sqp_tflite.quantize.calibration import SMALLEST_RANGE
 from sqp_tflite.quantize.exact import narrowed, settled
 from sqp_tflite.quantize.islands import Islands, islands
+from sqp_tflite.quantize.scales import of_tensors, statistics, weight_ranges
+from sqp_tflite.quantize.shares import shares
 from sqp_tflite.quantize.states import NO_ACCUMULATORS, Accumulators, accumulators
 
 INTEGER_BITS = {"int8": 8, "int16x8": 16}
 """Bits of the activations in the integer types; weights have 8 bits in both."""
-
-ROOT_SPAN = 128.0
-"""Max ratio of the largest root to the smallest in v*rsqrt(v): beyond it rsqrt(v) is clipped. rsqrt(v) has 15 bits, so
-its rounding costs span/65534 of the largest root, and the clipping 1/(4*span). At 128 both cost 0.2 %, half an int8
-step."""
-
-DEAD_RANGE = 0.75
-"""Range of a tensor that is 0 on all data. Not 1: if three scales are within a thousandth of powers of two, LiteRT's
-int16 ADD takes a path that crashes the process."""
 
 _INEXACT = frozenset(("DIV",))
 """Operators whose integer kernels are too far off to be used, where a table can take their place."""
@@ -100,6 +88,7 @@ class Quantized:
         integer_ends: Whether its inputs and outputs are integers.
         spans: {tensor: (smallest, largest)} that is read of tensors whose codes hold no more than that.
         wide: Its states of 16 bits.
+        shares: Its tensors of 16 bits in softmaxes.
     """
 
     content: bytes
@@ -107,6 +96,7 @@ class Quantized:
     integer_ends: bool = False
     spans: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     wide: Accumulators = NO_ACCUMULATORS
+    shares: frozenset[str] = frozenset()
 
 
 def whole_codes(names: Sequence[str], request: Request) -> dict[str, tuple[float, float]]:
@@ -138,24 +128,25 @@ def quantize_here(content: bytes, request: Request, ranges: dict[str, tuple[floa
         found = quantizer.Quantizer(content, manager.get_quantization_recipe()).quantize(enable_progress_report=False)
         return Quantized(bytes(found.quantized_model), Islands(frozenset(), frozenset()))
     graph = read(content).main
-    chosen = _islands(graph, request)
+    wider = shares(graph, request.target) if INTEGER_BITS[request.quantize] == 8 else frozenset()
+    chosen = _islands(graph, request).without(wider)
     # Around tables, and where an output is also read inside, float inputs and outputs are added afterwards: the
     # quantiser writes them in float for all that reads them, or leaves them integers.
     integer_ends = not request.float_io or bool(chosen.tables) or _outputs_are_read(graph)
     wide_states = _accumulators(graph, request, chosen)
     integer_ends = integer_ends or bool(wide_states.places)
-    _add_integer_recipe(manager, request, chosen, integer_ends)
+    _add_integer_recipe(manager, request, chosen, wider, integer_ends)
     exact = settled(ranges, graph, chosen.tables) if request.quantize == "int8" else {}
     _widen(manager, wide_states)
-    statistics = _statistics(graph, {**ranges, **exact})
-    wide = _weight_ranges(graph, statistics, INTEGER_BITS[request.quantize])
-    statistics |= _of_tensors(graph, wide) if request.per_tensor else wide
+    spans = statistics(graph, {**ranges, **exact})
+    weights = weight_ranges(graph, spans, INTEGER_BITS[request.quantize])
+    spans |= of_tensors(graph, weights) if request.per_tensor else weights
     recipe = manager.get_quantization_recipe()
-    found = quantizer.Quantizer(content, recipe).quantize(statistics, enable_progress_report=False)
+    found = quantizer.Quantizer(content, recipe).quantize(spans, enable_progress_report=False)
     editor = Editor(bytes(found.quantized_model))
     editor.retype_dead_outputs()
     editor.give_own_names()
-    return Quantized(editor.bytes(), chosen, integer_ends, narrowed(ranges, graph) if exact else {}, wide_states)
+    return Quantized(editor.bytes(), chosen, integer_ends, narrowed(ranges, graph) if exact else {}, wide_states, wider)
 
 
 def _accumulators(graph: Subgraph, request: Request, chosen: Islands) -> Accumulators:
@@ -191,7 +182,9 @@ def _add_float_recipe(manager: Any, kind: str) -> None:
         manager.add_dynamic_config(".*", dense, num_bits=8, granularity=qtyping.QuantGranularity.TENSORWISE)
 
 
-def _add_integer_recipe(manager: Any, request: Request, chosen: Islands, integer_ends: bool) -> None:
+def _add_integer_recipe(
+    manager: Any, request: Request, chosen: Islands, wider: frozenset[str], integer_ends: bool
+) -> None:
     from litert_quantizer import qtyping
 
     names = qtyping.TFLOperationName
@@ -204,15 +197,16 @@ def _add_integer_recipe(manager: Any, request: Request, chosen: Islands, integer
     if not integer_ends:
         for end in (names.INPUT, names.OUTPUT):
             manager.add_quantization_config(".*", end, algorithm_key=_NO_QUANTIZE)
-    wide = request.lowering == "integer" and bits == 8
-    if wide:
-        for scope in _scopes(chosen.activations - chosen.tables):
-            manager.add_static_config(scope, names.ALL_SUPPORTED, 16, 8)
+    wide = wider
+    if request.lowering == "integer" and bits == 8:
+        wide |= chosen.activations - chosen.tables
+    for scope in _scopes(wide):
+        manager.add_static_config(scope, names.ALL_SUPPORTED, 16, 8)
     kept = chosen.tables | (chosen.activations if request.lowering == "algebraic" else frozenset())
     for scope in _scopes(kept):
         manager.add_quantization_config(scope, names.ALL_SUPPORTED, algorithm_key=_NO_QUANTIZE)
     # Scopes match tensor names, and an input or output of the model may have the same name.
-    for scope in _scopes(kept | (chosen.activations if wide else frozenset())):
+    for scope in _scopes(kept | wide):
         for end in (names.INPUT, names.OUTPUT):
             if not integer_ends:
                 manager.add_quantization_config(scope, end, algorithm_key=_NO_QUANTIZE)
@@ -226,17 +220,6 @@ def _scopes(names: frozenset[str]) -> list[str]:
     It is a single expression because every operator is matched against every expression.
     """
     return [f"^({'|'.join(re.escape(name) for name in sorted(names))});$"] if names else []
-
-
-def _of_tensors(graph: Subgraph, ranges: dict[str, dict[str, NDArray[Any]]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """Ranges of channels as one range for each dense layer's weights."""
-    dense = {graph.tensors[op.inputs[1]].name for op in graph.ops if op.name == "FULLY_CONNECTED"}
-    return {
-        name: {end: np.array(pick(held[end])) for end, pick in (("min", np.min), ("max", np.max))}
-        if name in dense
-        else held
-        for name, held in ranges.items()
-    }
 
 
 def _islands(graph: Subgraph, request: Request) -> Islands:
@@ -269,82 +252,3 @@ def _static_ops(bits: int) -> frozenset[str]:
         for name, op in spelled.items()
         if op in known and manager.get_quantization_configs(name, "any;")[0] != _NO_QUANTIZE
     )
-
-
-def _statistics(graph: Subgraph, ranges: dict[str, tuple[float, float]]) -> dict[str, dict[str, NDArray[Any]]]:
-    """The quantiser's statistics: near-zero ranges are widened, and rsqrt(v) is clipped if v has too wide a range."""
-    clipped = dict(ranges)
-    for op in graph.ops:
-        if op.name != "RSQRT":
-            continue
-        root, v = graph.tensors[op.outputs[0]].name, graph.tensors[op.inputs[0]].name
-        if in_scope(root) and root in ranges and ranges[v][1] > 0:
-            clipped[root] = 0.0, min(ranges[root][1], ROOT_SPAN / float(np.sqrt(ranges[v][1])))
-    statistics = {}
-    for op in graph.ops:
-        if op.name in ("ADD", "SUB"):
-            _widen_sum(graph, op, clipped)
-    for name, (low, high) in clipped.items():
-        if low == high == 0:
-            high = DEAD_RANGE
-        elif max(abs(low), abs(high)) < SMALLEST_RANGE:
-            low, high = 0.0, SMALLEST_RANGE
-        statistics[name] = {"min": np.array(low), "max": np.array(high)}
-    return statistics
-
-
-def _widen_sum(graph: Subgraph, op: Op, ranges: dict[str, tuple[float, float]]) -> None:
-    """Widens the range of a sum that is next to 0 beside its operands: the kernels' multiplier must stay below 1.
-
-    It is 2 * (the operands' largest scale) / (2**15 * the sum's scale) for int16. What is gained by a finer scale is
-    below the operands' own steps; beyond it, the kernel ends the process.
-    """
-    result = graph.tensors[op.outputs[0]].name
-    sizes = [0.0]
-    for operand in graph.operands(op):
-        held = operand.values
-        span = ranges.get(operand.name, (0.0, 0.0)) if held is None else (float(held.min()), float(held.max()))
-        sizes.append(max(map(abs, span)))
-    least = max(sizes) * _LEAST_SUM
-    if result in ranges and max(map(abs, ranges[result])) < least:
-        ranges[result] = min(ranges[result][0], 0.0), least
-
-
-_LEAST_SUM = 2.0**-13
-"""Least size of a sum beside its largest operand: twice the bound of the int16 kernels."""
-
-_CHANNEL_AXIS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "TRANSPOSE_CONV": 0, "DEPTHWISE_CONV_2D": 3}
-_BIAS_PLACE = {"CONV_2D": 2, "FULLY_CONNECTED": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3}
-_BIAS_LIMIT = float(2**30)
-_DEAD = 2.0**-12
-
-
-def _weight_ranges(
-    graph: Subgraph, statistics: dict[str, dict[str, NDArray[Any]]], bits: int
-) -> dict[str, dict[str, NDArray[Any]]]:
-    """Ranges of weights with channels that are (almost) dead.
-
-    Such a channel's scale would be close to 0, its bias would not fit into 32 bits, and the kernels' multipliers would
-    be out of range. It gets the scale that its bias needs, and at least 1/4096 of the widest channel's scale.
-    """
-    found = {}
-    for op in graph.ops:
-        if op.name not in _CHANNEL_AXIS:
-            continue
-        data, weights = (graph.tensors[op.inputs[i]] for i in ((0, 1) if op.name != "TRANSPOSE_CONV" else (2, 1)))
-        array, range_in = weights.values, statistics.get(data.name)
-        if array is None or range_in is None or array.dtype != np.float32:
-            continue
-        axis = _CHANNEL_AXIS[op.name]
-        bound = np.abs(array).max(axis=tuple(i for i in range(array.ndim) if i != axis), keepdims=True)
-        floor = np.full(bound.shape, max(float(bound.max()) * _DEAD, SMALLEST_RANGE) if bound.any() else 1.0)
-        place = _BIAS_PLACE[op.name]
-        if len(op.inputs) > place and op.inputs[place] >= 0:
-            bias = graph.tensors[op.inputs[place]].values
-            step = max(abs(float(range_in["max"])), abs(float(range_in["min"])), SMALLEST_RANGE) / 2 ** (bits - 1)
-            if bias is not None:
-                floor = np.maximum(floor, np.abs(bias).reshape(bound.shape) / (step * _BIAS_LIMIT) * 127)
-        if np.any(bound < floor):
-            widened = np.maximum(bound, floor)
-            found[weights.name] = {"min": -widened, "max": widened}
-    return found

@@ -21,6 +21,28 @@ _EVERYWHERE = frozenset(("Const", "Identity", "NoOp", "Placeholder"))
 
 _MOST_NAMED = 6
 
+_OTHERWISE = "Take it out of the exported model, or write it with other operations."
+_FEATURES = "It computes features: compute them before the model, in your firmware, and export the layers behind it."
+_INSTEAD = {
+    **dict.fromkeys(
+        "AsString StringToHashBucketFast StringToHashBucketStrong SparseCross Bucketize".split(), _FEATURES
+    ),
+    **dict.fromkeys(
+        ("ResizeBicubic", "ScaleAndTranslate"), 'Use interpolation="bilinear" or "nearest", which files can hold.'
+    ),
+    **dict.fromkeys(
+        ("PyFunc", "EagerPyFunc", "PyFuncStateless"),
+        "Python code does not run on a device: write it with operations of keras.ops.",
+    ),
+    **dict.fromkeys(
+        ("MaxPool3D", "AvgPool3D"),
+        "Pool in two steps: a TimeDistributed(MaxPooling2D(...)), or AveragePooling2D, over rows and columns, then, "
+        "behind a Reshape that joins them, a MaxPooling2D((depth, 1)), or AveragePooling2D.",
+    ),
+    "ExtractImagePatches": "Take patches side by side, with strides equal to their sizes.",
+}
+"""What helps against single operations."""
+
 
 def convert(traced: Traced, worker: Worker) -> bytes:
     """Returns the float32 file: built-in ops only, inputs and outputs named and ordered as in Keras.
@@ -88,9 +110,7 @@ def _missing(layer: str, op: str, dtype: str) -> Finding:
         rule = f"`{op}` has no TFLite operator for {dtype}."
         return Finding(layer, op, dtype, rule, 'Compute it in float32: keras.ops.cast(x, "float32").', Kind.DTYPE)
     rule = f"`{op}` has no built-in TFLite operator."
-    return Finding(
-        layer, op, "", rule, "Take it out of the exported model, or write it with other operations.", Kind.OP
-    )
+    return Finding(layer, op, "", rule, _INSTEAD.get(op, _OTHERWISE), Kind.OP)
 
 
 def _places(traced: Traced, types: set[str]) -> list[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from sqp_tflite.errors import OptionError
 from sqp_tflite.report import Activation, PlanRow, Replacement
 from sqp_tflite.source.activations import activation
 from sqp_tflite.source.calling import compiled, structured
-from sqp_tflite.source.keras_errors import running
+from sqp_tflite.source.keras_errors import raised_in, running
 from sqp_tflite.source.load import Loaded, reload
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.wording import said
@@ -112,6 +112,8 @@ def exchange(
         try:
             return _exchanged(loaded, inputs, replace, head, max_error, positive)
         except (TypeError, ValueError) as error:
+            if not raised_in(error, sqp_keras.__name__):  # By a layer that cannot run.
+                raise
             raise OptionError(f"{said(error, _LONGEST)}.") from error
 
 

@@ -40,6 +40,18 @@ def out_of_memory(error: BaseException) -> bool:
     return any(isinstance(link, kinds) for link in _linked(error))
 
 
+def raised_in(error: BaseException, package: str) -> bool:
+    """Returns whether a package's own code raised an error, not what it called.
+
+    Args:
+        error: Raised in `whole_tracebacks`.
+        package: Its name.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    module = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return module.partition(".")[0] == package
+
+
 @contextlib.contextmanager
 def whole_tracebacks() -> Iterator[None]:
     """Lets errors that pass through Keras in this thread keep their words and frames; Keras replaces both otherwise."""

@@ -200,7 +200,8 @@ def _dtype(tensor: Any) -> str:
 
 def _lookups(model: Any) -> list[str]:
     """The layers that turn text into numbers."""
-    kinds = (keras.layers.StringLookup, keras.layers.TextVectorization)
+    named = ("StringLookup", "TextVectorization", "Hashing", "HashedCrossing")
+    kinds = tuple(getattr(keras.layers, name) for name in named)
     return [f"`{path}` ({type(layer).__name__})" for path, layer in sites.paths(model) if isinstance(layer, kinds)]
 
 

@@ -119,7 +119,10 @@ def _way(error: Exception, config: dict[str, Any], writer: str, known: set[str])
         return remedy(strange)
     if _by(writer):
         return f"Open it with Keras {writer} and save it again there, or see it in full with --debug."
-    return f"{_AGAIN} If it opens in Keras, see the whole error with --debug."
+    return (
+        f"{_AGAIN} If Keras cannot open that either, build the model without this layer, or pass the model as it is in "
+        "memory to sqp_tflite.export(model)."
+    )
 
 
 def _for_tf_keras(error: Exception, config: dict[str, Any], explained: Explained) -> bool:

@@ -19,7 +19,7 @@ from sqp_keras.forms import LIMITS_SCOPE
 from sqp_tflite.layer_names import in_scope
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import kernels
-from sqp_tflite.source import operator_rules
+from sqp_tflite.source import moving_rules, operator_rules
 from sqp_tflite.source.frozen import Frozen
 from sqp_tflite.source.norms import folded
 from sqp_tflite.source.rsqrt import with_rsqrt
@@ -49,7 +49,9 @@ def on_device(traced: Traced, wanted: Combination) -> Traced:
     castable = kernels(wanted.target).get("CAST", ())
     names = [spec.name for spec in traced.inputs]
     floats = [s.name for s in traced.inputs if s.dtype not in _AS_GIVEN and (wanted.integer or s.dtype not in castable)]
-    graph_def, changed = in_float32(traced.graph_def, floats) if floats else (traced.graph_def, ())
+    integers = any(spec.dtype == "int32" for spec in traced.inputs)
+    graph_def = moving_rules.back_to_integers(traced.graph_def) if integers else traced.graph_def
+    graph_def, changed = in_float32(graph_def, floats) if floats else (graph_def, ())
     graph_def, notes = folded(graph_def, wanted.integer, traced.layers.of)
     # First, by itself: other rules write a SelectV2 in another way.
     graph_def = rewritten(graph_def, {"SelectV2": without_limits}) if LIMITS_SCOPE.encode() in graph_def else graph_def
@@ -265,6 +267,12 @@ ALWAYS: Rules = MappingProxyType(
         "AddV2": in_export_form,
         "Maximum": in_export_form,
         "IdentityN": passed_through,
+        "ExtractImagePatches": moving_rules.patches,
+        "OneHot": moving_rules.one_hot,
+        "StridedSlice": moving_rules.slices,
+        "DenseBincount": moving_rules.counted,
+        "ArgMax": moving_rules.largest_place,
+        "ArgMin": moving_rules.largest_place,
     }
 )
 """By the operation that a rule begins at: what is done always."""
@@ -277,6 +285,8 @@ INTEGERS: Rules = MappingProxyType(
         "RealDiv": operator_rules.divided,
         "Cumsum": operator_rules.running_sum,
         "ReverseV2": operator_rules.turned,
+        "DepthToSpace": moving_rules.depth_to_space,
+        "SpaceToDepth": moving_rules.space_to_depth,
     }
 )
 """What an integer model needs besides: some operators have no integer form in the quantiser."""

@@ -89,7 +89,7 @@ def trace(plan: Plan, states: Mapping[str, str] | None = None) -> Traced:
     with collecting.later(), _exchanged(plan, steps), running(loaded.source):
         concrete = tf.function(traced, autograph=False).get_concrete_function(*specs)
     layers = LayerNames(loaded.layers, owners=loaded.owners)
-    _refuse_state(concrete.graph, layers)
+    _refuse_state(concrete.graph, layers, loaded.model)
     with collecting.later(), running(loaded.source):
         held = frozen(concrete)
     definition = held.definition
@@ -193,9 +193,21 @@ def _contraction(op: Any) -> Any:
     return op
 
 
-def _refuse_state(graph: Any, layers: LayerNames) -> None:
+_AUGMENTING = "keras.src.layers.preprocessing"
+"""Where Keras has the layers that change images at random in training; some draw numbers at any time."""
+
+
+def _refuse_state(graph: Any, layers: LayerNames, model: Any) -> None:
     findings = []
+    kinds = {path: type(layer) for path, layer in sites.paths(model)} if model is not None else {}
     for op in _all_ops(graph):
+        layer = layers.of(op.name)
+        stateful = op.type in _WRITES or _DRAWS.search(op.type)
+        if stateful and (kind := kinds.get(layer)) and kind.__module__.startswith(_AUGMENTING):
+            rule = f"{kind.__name__} draws random numbers, which the exported model may not."
+            remedy = "It is for training: build the model that you export without it, with the same weights."
+            findings.append(Finding(layer, "", "", rule, remedy, Kind.STATE))
+            continue
         if op.type in _WRITES:
             rule = "A device's file holds no variables, so the model may not write one."
             remedy = "Make the state an input and an output of the model."
@@ -208,7 +220,7 @@ def _refuse_state(graph: Any, layers: LayerNames) -> None:
         else:
             continue
         dtype = op.outputs[0].dtype.name if op.outputs else ""
-        findings.append(Finding(layers.of(op.name), op.type, dtype, rule, remedy, Kind.STATE))
+        findings.append(Finding(layer, op.type, dtype, rule, remedy, Kind.STATE))
     if findings:
         raise RefusedError(f"{len(findings)} op(s) of the model cannot be exported.", tuple(dict.fromkeys(findings)))
 
