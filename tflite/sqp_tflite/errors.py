@@ -154,11 +154,16 @@ class RefusedError(ExportError):
 
 
 class ParityError(ExportError):
-    """A file whose outputs on an interpreter differ from the Keras model's."""
+    """A file whose outputs on an interpreter differ from the Keras model's.
+
+    Attributes:
+        remedy: What helps, as the end of the message says it; "" where nothing is known.
+    """
 
     exit_code = 3
     code = "SQP-E201"
     _most_lines = MOST_LINES
+    remedy = ""
 
 
 _EXHAUSTED = {

@@ -63,6 +63,7 @@ class ExportOptions:
     max_memory: int | None = None
     reference: Any = None
     faithful: bool = False
+    half: bool = False
     finished: str | None = None
     reports: tuple[Path, ...] = ()
     command: str = ""
@@ -128,6 +129,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "max_memory": accept.optional(accept.size),
     "reference": accept.optional(accept.model),
     "faithful": accept.flag,
+    "half": accept.flag,
     "reports": accept.outputs,
     "command": accept.text,
 }

@@ -97,6 +97,7 @@ def export(
     max_memory: int | str | None = None,
     reference: Any = None,
     faithful: bool = False,
+    half: bool = False,
     reports: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     command: str = "",
     progress: Progress | None = None,
@@ -142,6 +143,7 @@ def export(
         reference: For a TFLite file: the model that it should compute, as `model`; None for the file itself.
         faithful: For a TFLite file of int8: whether its tables hold what LiteRT's integer kernels compute for each
             code, and not what the operators mean.
+        half: Whether to emulate the file in half precision, too, as an estimate of a phone's GPU delegate.
         reports: Where to write the report, `.html` or `.json`; written with the file.
         command: Shown in the report as the way to make it again.
         progress: Is called with the name of each step.
@@ -157,7 +159,7 @@ def export(
         no_conversions=no_conversions, state=state, step=step, data=data, names=names, imports=imports,
         trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error,
         max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory,
-        reference=reference, faithful=faithful, reports=reports, command=command,
+        reference=reference, faithful=faithful, half=half, reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
@@ -200,7 +202,7 @@ def run(
         measured = done.keep(_measured(options, content, graph, traced.layers))
         _refuse(over_budget(measured.memory, graph.size_bytes, options.ram, options.flash))
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
-        found = done.keep(compared(content, graph, given, changed, options, done.get(Steps)))
+        found = done.keep(compared(content, graph, given, changed, options, traced.layers, done.get(Steps)))
         require_parity(found, options, given, changed, made)
     report = done.report("ok")
     tell("emit")  # From the proven file only.

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from sqp_tflite.agreement import GIVEN, MADE_UP, Agreement
+from sqp_tflite.agreement import GIVEN, MADE_UP, Agreement, Reserve
 from sqp_tflite.wording import harmless
 
 SCHEMA = 2
@@ -280,7 +280,6 @@ class Report:
         judged_on: "data", "made-up inputs", or "" where no outputs were compared.
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
-        notes: What the user should know.
         seconds: How long the user waited, imports included.
     """
 
@@ -306,6 +305,7 @@ class Report:
     memory: Memory = Memory()
     plan: tuple[PlanRow, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
+    reserves: tuple[Reserve, ...] = ()
     judged_on: str = ""
     unproven: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

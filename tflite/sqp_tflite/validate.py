@@ -51,6 +51,7 @@ def validate(options: ExportOptions) -> None:
             "`no_conversions` (--no-conversions) is about an integer model. Received: --no-conversions with "
             f"--quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
+    _check_half(options)
     _check_step(options)
     _check_combination(options)
     _check_bound(options)
@@ -108,6 +109,14 @@ def _modules(imports: Iterable[str]) -> Iterator[Path]:
                 yield from (
                     file for file in (path.with_name(f"{path.name}.py"), path / "__init__.py") if file.is_file()
                 )
+
+
+def _check_half(options: ExportOptions) -> None:
+    if options.half and options.wanted.quantize not in ("float32", "float16"):
+        raise BadInputError(
+            "`half` (--half) emulates a file of floats in half precision. Received: --half with "
+            f"--quantize {options.wanted.quantize}. Use --quantize float32, or leave --half out."
+        )
 
 
 def _check_step(options: ExportOptions) -> None:

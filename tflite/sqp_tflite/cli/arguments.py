@@ -44,6 +44,7 @@ def export_parser() -> argparse.ArgumentParser:
     _data(parser)
     _activations(parser)
     _finished(parser)
+    _half(parser.add_argument_group("half precision (GPU delegates of phones)"))
     _memory(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop; needs no --data")
     firmware = parser.add_argument_group("firmware")
@@ -101,6 +102,7 @@ def check_parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="max error over the outputs' range (default: by the file's number type)",
     )
+    _half(parser)
     for which in ("inputs", "outputs"):
         parser.add_argument(
             f"--{which}",
@@ -258,6 +260,15 @@ def _finished(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --lowering table: tables of what LiteRT's integer kernels compute, code by code, instead of what "
         "the operators mean",
+    )
+
+
+def _half(group: Any) -> None:
+    group.add_argument(
+        "--half",
+        action="store_true",
+        help="emulate the file in half precision, too, as an estimate of a phone's GPU delegate; it can fail the file, "
+        "and proves nothing",
     )
 
 

@@ -150,6 +150,7 @@ def _options(call: Call) -> ExportOptions:
         max_memory=given.max_memory,
         reference=given.reference,
         faithful=given.faithful,
+        half=given.half,
         reports=piped.named(given.report),
         command=call.command,
     )
@@ -214,6 +215,7 @@ def _check(call: Call) -> Outcome:
             inputs=options.inputs,
             outputs=options.outputs,
             ends=True,
+            half=options.half,
             max_memory=options.max_memory,
             progress=tell,
         )

@@ -11,6 +11,9 @@ from typing import Any
 RUNTIMES = ("tflm", "litert", "tflite-runtime")
 """The interpreters that a file is compared on, as far as they are installed."""
 
+HALF = "half"
+"""What estimates a GPU delegate: the file in half precision, emulated. It is no interpreter that a file is made for."""
+
 TARGETS = (*RUNTIMES, "tflm@2023")
 """What a file can be made for: the interpreters, and older releases of them, which boards carry."""
 
@@ -62,6 +65,7 @@ NAMES = MappingProxyType(
         "litert": "LiteRT",
         "tflite-runtime": "tflite-runtime 2.14",
         "tflm@2023": "TensorFlow Lite Micro of 2023",
+        HALF: "half precision (emulated)",
     }
 )
 
