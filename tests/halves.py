@@ -10,13 +10,16 @@ HALVES = HALVES[np.isfinite(HALVES)]
 """The 63,488 finite numbers of half precision, both zeros among them."""
 
 
-def by_numpy(content: bytes, x: np.ndarray) -> np.ndarray:
-    """The output of a file of elementwise operators for a vector, each step of each operator rounded to half."""
+def by_numpy(content: bytes, x: np.ndarray = HALVES) -> tuple[np.ndarray, ...]:
+    """The outputs of a file of elementwise operators for halves, each step of each operator rounded to half.
+
+    Each is of shape (count, channels), with one channel where no constant has more.
+    """
     main = read(content).main
-    held = {main.inputs[0]: x.astype(np.float16).reshape(1, -1)}
+    held = {main.inputs[0]: x.astype(np.float16).reshape(-1, 1)}
     for op in main.ops:
         operands = [
             main.tensors[i].values.astype(np.float16) if main.tensors[i].constant else held[i] for i in op.inputs
         ]
         held[op.outputs[0]] = operands[0] if op.name == "RESHAPE" else apply(op.name, operands, op.options, np.float16)
-    return held[main.outputs[0]].reshape(-1)
+    return tuple(held[index] for index in main.outputs)

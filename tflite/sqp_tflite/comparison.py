@@ -76,8 +76,9 @@ def compared(
         judged = dataclasses.replace(judged, rows=moved_away)
     others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
+    traced = changed.given.model is not None
     room = _reserves(content, graph, inputs, options, layers, fed)
-    return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed) + overflowing(room), room)
+    return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed) + overflowing(room, traced), room)
 
 
 def _reserves(

@@ -76,7 +76,7 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     # What each activation becomes is decided before anything is written.
     masked = done.keep(masks(changed.loaded, given.inputs, options.wanted))
     model = done.keep(_steps(changed, given)).written.loaded if options.step else changed.loaded
-    found = plan(model, options.wanted)
+    found = plan(model, options.wanted, options.safe_half)
     narrow = options.step and options.wanted.quantize == "int8" and not widens(options.wanted.target)
     notes = (*found.notes, NARROW) if narrow else found.notes
     return changed, done.keep(dataclasses.replace(found, notes=notes, full=masked.full))

@@ -64,6 +64,7 @@ class ExportOptions:
     reference: Any = None
     faithful: bool = False
     half: bool = False
+    safe_half: bool = False
     finished: str | None = None
     reports: tuple[Path, ...] = ()
     command: str = ""
@@ -130,6 +131,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "reference": accept.optional(accept.model),
     "faithful": accept.flag,
     "half": accept.flag,
+    "safe_half": accept.flag,
     "reports": accept.outputs,
     "command": accept.text,
 }

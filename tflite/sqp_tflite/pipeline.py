@@ -98,6 +98,7 @@ def export(
     reference: Any = None,
     faithful: bool = False,
     half: bool = False,
+    safe_half: bool = False,
     reports: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     command: str = "",
     progress: Progress | None = None,
@@ -144,6 +145,8 @@ def export(
         faithful: For a TFLite file of int8: whether its tables hold what LiteRT's integer kernels compute for each
             code, and not what the operators mean.
         half: Whether to emulate the file in half precision, too, as an estimate of a phone's GPU delegate.
+        safe_half: Whether each squareplus and sum is written in a form that stays finite in half precision for every
+            input; for a Keras model and files of floats.
         reports: Where to write the report, `.html` or `.json`; written with the file.
         command: Shown in the report as the way to make it again.
         progress: Is called with the name of each step.
@@ -159,7 +162,8 @@ def export(
         no_conversions=no_conversions, state=state, step=step, data=data, names=names, imports=imports,
         trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error,
         max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash, max_memory=max_memory,
-        reference=reference, faithful=faithful, half=half, reports=reports, command=command,
+        reference=reference, faithful=faithful, half=half, safe_half=safe_half,
+        reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 

@@ -1,4 +1,4 @@
-"""Options that print something and end: the full help, versions, the folder of the C sources."""
+"""Options that print something and end: the full help, versions, the folder of the C sources, a completion script."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqp_tflite.mcu import include_dir
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 class HelpAll(argparse.Action):
@@ -47,4 +49,25 @@ class Include(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Prints it and ends."""
         print(include_dir())
+        parser.exit(0)
+
+
+class Completion(argparse.Action):
+    """Prints a completion script."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+        super().__init__(
+            option_strings,
+            dest,
+            choices=SHELLS,
+            metavar="SHELL",
+            help=f"print a completion script ({', '.join(SHELLS)})",
+        )
+
+    def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
+        """Prints it and ends."""
+        from sqp_tflite.cli.arguments import PARSERS
+        from sqp_tflite.cli.completion import script
+
+        print(script(shell, {name: make() for name, make in PARSERS.items()}))
         parser.exit(0)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from sqp_tflite import accept
 from sqp_tflite.cli import examples
-from sqp_tflite.cli.actions import Include, Version
+from sqp_tflite.cli.actions import Completion, Include, Version
 from sqp_tflite.cli.parser import Parser
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
 from sqp_tflite.options import ARTEFACTS, HARD_SIGMOIDS, HEADS, REQUIREMENTS
-
-SHELLS = ("bash", "zsh", "fish")
 
 
 def export_parser() -> argparse.ArgumentParser:
@@ -44,7 +42,7 @@ def export_parser() -> argparse.ArgumentParser:
     _data(parser)
     _activations(parser)
     _finished(parser)
-    _half(parser.add_argument_group("half precision (GPU delegates of phones)"))
+    _phones(parser)
     _memory(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop; needs no --data")
     firmware = parser.add_argument_group("firmware")
@@ -147,26 +145,6 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "sqp-check": check_parser,
     "sqp-cc": cc_parser,
 }
-
-
-class _Completion(argparse.Action):
-    """Prints a completion script."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
-        super().__init__(
-            option_strings,
-            dest,
-            choices=SHELLS,
-            metavar="SHELL",
-            help=f"print a completion script ({', '.join(SHELLS)})",
-        )
-
-    def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
-        """Prints it and ends."""
-        from sqp_tflite.cli.completion import script
-
-        print(script(shell, {name: make() for name, make in PARSERS.items()}))
-        parser.exit(0)
 
 
 def _target(parser: argparse.ArgumentParser) -> None:
@@ -272,6 +250,17 @@ def _half(group: Any) -> None:
     )
 
 
+def _phones(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("half precision (GPU delegates of phones)")
+    _half(group)
+    group.add_argument(
+        "--safe-half",
+        action="store_true",
+        help="write each squareplus and sum of roots in a form that stays finite in half precision for every input; "
+        "costs three operators each (without it a square overflows from abs(x) = 512 on)",
+    )
+
+
 def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=_path, metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y"
@@ -316,7 +305,7 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     group.add_argument("--quiet", action="store_true", help="print errors only")
     group.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
     group.add_argument("--version", action=Version)
-    group.add_argument("--completion", action=_Completion)
+    group.add_argument("--completion", action=Completion)
 
 
 def _memory(parser: argparse.ArgumentParser) -> None:

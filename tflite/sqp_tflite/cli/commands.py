@@ -151,6 +151,7 @@ def _options(call: Call) -> ExportOptions:
         reference=given.reference,
         faithful=given.faithful,
         half=given.half,
+        safe_half=given.safe_half,
         reports=piped.named(given.report),
         command=call.command,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,9 @@ from sqp_tflite.run.half import lacking
 
 ROOTS = ("SQRT", "RSQRT")
 CLIPS = ("MINIMUM", "MAXIMUM", "RELU", "RELU6", "RELU_N1_TO_1")
+
+_MOST_STEPS = 4
+"""Clips and scales in front of a square in one form."""
 
 LEAST = 2.0
 """With a smaller reserve the user is told: a device sees larger inputs than a sample of them has."""
@@ -63,16 +66,18 @@ def reserves(
     return tuple(_reserve(root, *spans[root.tensor]) for root in found)
 
 
-def overflowing(found: tuple[Reserve, ...]) -> tuple[str, ...]:
+def overflowing(found: tuple[Reserve, ...], traced: bool) -> tuple[str, ...]:
     """Returns a sentence for each reserve that is too small, and what to do.
 
     Args:
         found: What `reserves` returned.
+        traced: Whether the file is made from a Keras model, which can be written in another form.
     """
+    way = "Use --safe-half, or have" if traced else "Have"
     return tuple(
         f"`{row.layer}` gets up to {row.largest:.3g} on the data, and in half precision (a phone's GPU) a square in it "
-        f"is infinite from {row.limit:.3g} on, {row.reserve:.2g} times as much. Use --safe-half, or have the delegate "
-        "compute in float32."
+        f"is infinite from {row.limit:.3g} on, {row.reserve:.2g} times as much. {way} the delegate compute in "
+        "float32 (docs/mobile.md)."
         for row in found
         if row.reserve is not None and row.reserve < LEAST
     )
@@ -89,19 +94,21 @@ def _reserve(root: _Root, least: float, most: float) -> Reserve:
 def _roots(main: Subgraph, layers: LayerNames) -> tuple[_Root, ...]:
     """One for each tensor of whose squares roots are taken, in the file's order."""
     makers, walker = main.makers(), Walker(main)
+    owners = [layers.of(main.tensors[op.outputs[0]].name) if op.outputs else "" for op in main.ops]
     found: dict[tuple[str, int], list[Chain]] = {}
     roots: dict[tuple[str, int], set[int]] = {}
     for op in main.ops:
         source = _source(main, makers, op) if op.name in ROOTS else None
         chain = None if source is None else between(main, makers, source, op.inputs[0])
         if chain is not None:
-            key = layers.of(main.tensors[op.outputs[0]].name), chain.source
+            key = owners[op.index], chain.source
             found.setdefault(key, []).append(chain)
             roots.setdefault(key, set()).add(op.outputs[0])
     made = []
     for (layer, source), chains in found.items():
         low, high = (min(_end(walker, chain, sign) for chain in chains) for sign in (-1.0, 1.0))
-        factor = 2.0 if _halved(main, source, roots[layer, source], layer, layers) else 1.0
+        own = [op for op, owner in zip(main.ops, owners, strict=True) if owner == layer]
+        factor = 2.0 if _halved(own, source, roots[layer, source]) else 1.0
         made.append(_Root(layer, main.tensors[source].name, factor, low, high))
     return tuple(made)
 
@@ -109,15 +116,16 @@ def _roots(main: Subgraph, layers: LayerNames) -> tuple[_Root, ...]:
 def _source(main: Subgraph, makers: Mapping[int, Op], root: Op) -> int | None:
     """The tensor that goes into an activation's form, of which this is a root of m*m + b; None for another root.
 
-    A form clips, halves and moves it, in this order: m = clip(x) * 0.5 + c.
+    A form clips, scales and moves it: m = clip(x) * 0.5 + c.
     """
     place = _before(main, makers, root.inputs[0], ("ADD",))
     op = makers.get(place)
     if op is None or op.fused or not (op.name == "SQUARE" or (op.name == "MUL" and op.inputs[0] == op.inputs[1])):
         return None
     place = op.inputs[0]
-    for names in (("ADD",), ("MUL",), CLIPS, CLIPS):
-        place = _before(main, makers, place, names)
+    place = _before(main, makers, place, ("ADD",))
+    for _ in range(_MOST_STEPS):
+        place = _before(main, makers, place, ("MUL", *CLIPS))
     return place
 
 
@@ -127,7 +135,8 @@ def _before(main: Subgraph, makers: Mapping[int, Op], place: int, names: Collect
     if op is None or op.name not in names:
         return place
     computed = [index for index in op.inputs if not _number(main, makers, index)]
-    return computed[0] if len(computed) == 1 and (len(op.inputs) == 2 or op.name in CLIPS) else place
+    scaled = op.name != "MUL" or all(main.tensors[index].elements == 1 for index in op.inputs if index not in computed)
+    return computed[0] if len(computed) == 1 and scaled else place
 
 
 def _number(main: Subgraph, makers: Mapping[int, Op], index: int) -> bool:
@@ -153,15 +162,19 @@ def _end(walker: Walker, chain: Chain, sign: float) -> float:
     return float(_HALVES[first]) if first < len(_HALVES) else np.inf
 
 
-def _halved(main: Subgraph, source: int, roots: set[int], layer: str, layers: LayerNames) -> bool:
+def _halved(own: Sequence[Op], source: int, roots: set[int]) -> bool:
     """Whether a tensor is x/2, the half of which is folded into what makes it.
 
     The forms of functions that grow are z + roots of z, with z = x/2; the other forms never add x itself.
+
+    Args:
+        own: The operators of the layer.
+        source: The tensor.
+        roots: The roots of it.
     """
     depending = set(roots)
-    for op in main.ops:
-        own = bool(op.outputs) and layers.of(main.tensors[op.outputs[0]].name) == layer
-        if own and not depending.isdisjoint(op.inputs):
+    for op in own:
+        if not depending.isdisjoint(op.inputs):
             if op.name == "ADD" and source in op.inputs:
                 return True
             depending.update(op.outputs)
