@@ -90,7 +90,7 @@ def asked(**given: Any) -> ExportOptions:
         BadInputError: A parameter has a value of a kind that it does not take.
     """
     found = {name: _ACCEPT[name](f"`{name}`", value) for name, value in given.items()}
-    wanted = Combination(found.pop("quantize"), found.pop("lowering"), found.pop("target"))
+    wanted = Combination.chosen(found.pop("quantize"), found.pop("lowering"), found.pop("target"))
     return ExportOptions(wanted=wanted, **found)
 
 
@@ -106,7 +106,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "model": accept.model,
     "output": accept.optional(accept.output),
     "quantize": accept.choice(*QUANTIZE),
-    "lowering": accept.choice(*LOWERINGS),
+    "lowering": accept.optional(accept.choice(*LOWERINGS)),
     "io": accept.optional(accept.choice(*IO)),
     "per_tensor": accept.flag,
     "no_conversions": accept.flag,

@@ -73,7 +73,7 @@ def export(
     output: str | os.PathLike[str] | None = None,
     *,
     quantize: str = "float32",
-    lowering: str = "algebraic",
+    lowering: str | None = None,
     io: str | None = None,
     per_tensor: bool = False,
     no_conversions: bool = False,
@@ -111,7 +111,8 @@ def export(
         model: A built Keras model, or the path of a `.keras` or `.h5` file, of a SavedModel folder or of a TFLite file.
         output: Where to write the file; written whole, and only if the verdict is "ok".
         quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8".
-        lowering: How an activation is written in an integer model: "algebraic", "table" or "integer".
+        lowering: How an activation is written in an integer model: "algebraic", "table" or "integer"; None for the
+            target's fastest: "table" at int8 for TFLM, "algebraic" elsewhere.
         io: Type of inputs and outputs; None for the model's own. "float32" puts conversions around an integer model.
         per_tensor: Whether the weights of dense layers get one scale each in an integer model, for TFLM from before
             November 2024.

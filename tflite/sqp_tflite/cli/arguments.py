@@ -192,10 +192,9 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--lowering",
         choices=LOWERINGS,
-        default="algebraic",
         help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
         "(int8; any activation; the fastest on a microcontroller), integer in int16 without float (the "
-        "slowest there) (default: algebraic)",
+        "slowest there) (default: table at int8 for TensorFlow Lite Micro, algebraic elsewhere)",
     )
 
 

@@ -127,7 +127,7 @@ def _options(call: Call) -> ExportOptions:
     return ExportOptions(
         model=source,
         output=None if nowhere else output,
-        wanted=Combination(given.quantize, given.lowering, given.target),
+        wanted=Combination.chosen(given.quantize, given.lowering, given.target),
         io=given.io,
         per_tensor=given.per_tensor,
         no_conversions=given.no_conversions,

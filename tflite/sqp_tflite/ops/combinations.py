@@ -33,6 +33,10 @@ _NEEDS = {
 }
 """The operators that an activation and the dense layers around it need. Float models have one lowering."""
 
+_FASTEST = {("int8", "tflm"): "table", ("int8", "tflm@2023"): "table"}
+"""The lowering that is measured to be the fastest where that is not the float island (`benchmarks/lite_forms.py`,
+`benchmarks/mcu`; docs/speed.md has the tables)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Combination:
@@ -47,6 +51,11 @@ class Combination:
     quantize: str = "float32"
     lowering: str = "algebraic"
     target: str = "tflm"
+
+    @classmethod
+    def chosen(cls, quantize: str, lowering: str | None, target: str) -> Combination:
+        """Returns a combination; a lowering that was not asked for is the target's fastest for these numbers."""
+        return cls(quantize, lowering or _FASTEST.get((quantize, target), "algebraic"), target)
 
     @property
     def integer(self) -> bool:
