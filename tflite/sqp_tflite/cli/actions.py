@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqp_tflite.mcu import include_dir
 
 SHELLS = ("bash", "zsh", "fish")
+
+Parsers = Mapping[str, Callable[[], argparse.ArgumentParser]]
 
 
 class HelpAll(argparse.Action):
@@ -53,9 +55,13 @@ class Include(argparse.Action):
 
 
 class Completion(argparse.Action):
-    """Prints a completion script."""
+    """Prints a completion script.
 
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
+    Args:
+        parsers: What makes the parser of each program, by its name.
+    """
+
+    def __init__(self, option_strings: Sequence[str], dest: str, parsers: Parsers, **_: Any):
         super().__init__(
             option_strings,
             dest,
@@ -63,11 +69,11 @@ class Completion(argparse.Action):
             metavar="SHELL",
             help=f"print a completion script ({', '.join(SHELLS)})",
         )
+        self._parsers = parsers
 
     def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
         """Prints it and ends."""
-        from sqp_tflite.cli.arguments import PARSERS
         from sqp_tflite.cli.completion import script
 
-        print(script(shell, {name: make() for name, make in PARSERS.items()}))
+        print(script(shell, {name: make() for name, make in self._parsers.items()}))
         parser.exit(0)

@@ -256,7 +256,7 @@ def _phones(parser: argparse.ArgumentParser) -> None:
         "--safe-half",
         action="store_true",
         help="write each squareplus and sum of roots in a form that stays finite in half precision for every input; "
-        "costs three operators each (without it a square overflows from abs(x) = 512 on)",
+        "costs up to five operators each (without it a square overflows from abs(x) = 512 on)",
     )
 
 
@@ -304,7 +304,7 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     group.add_argument("--quiet", action="store_true", help="print errors only")
     group.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
     group.add_argument("--version", action=Version)
-    group.add_argument("--completion", action=Completion)
+    group.add_argument("--completion", action=Completion, parsers=PARSERS)
 
 
 def _memory(parser: argparse.ArgumentParser) -> None:
