@@ -24,6 +24,9 @@ _CURRENT: ContextVar[Form | None] = ContextVar("sqp_keras_form", default=None)
 _INTEGERS: ContextVar[bool] = ContextVar("sqp_keras_for_integers", default=False)
 
 
+_HALVES: ContextVar[bool] = ContextVar("sqp_keras_for_halves", default=False)
+
+
 def current() -> Form | None:
     """Returns the form in use, None while training or predicting."""
     return _CURRENT.get()
@@ -34,17 +37,24 @@ def for_integers() -> bool:
     return _INTEGERS.get()
 
 
+def for_halves() -> bool:
+    """Returns whether what is written must stay finite in half precision."""
+    return _HALVES.get()
+
+
 @contextlib.contextmanager
-def use(form: Form | None, integers: bool = False) -> Iterator[None]:
+def use(form: Form | None, integers: bool = False, halves: bool = False) -> Iterator[None]:
     """Writes every activation of this package through `form` while the block runs; None writes it as trained.
 
     Args:
         form: See `Form`.
         integers: What `for_integers` returns in the block.
+        halves: What `for_halves` returns in the block.
     """
-    tokens = _CURRENT.set(form), _INTEGERS.set(integers)
+    tokens = _CURRENT.set(form), _INTEGERS.set(integers), _HALVES.set(halves)
     try:
         yield
     finally:
         _CURRENT.reset(tokens[0])
         _INTEGERS.reset(tokens[1])
+        _HALVES.reset(tokens[2])

@@ -3,7 +3,7 @@
 import pytest
 
 from sqp_tflite.errors import BadInputError, RefusedError
-from sqp_tflite.ops.combinations import Combination, broken, combinations, nearest, refuse
+from sqp_tflite.ops.combinations import QUANTIZE, Combination, broken, combinations, nearest, refuse
 from sqp_tflite.ops.policy import NPUS
 
 REFUSED = {
@@ -30,6 +30,15 @@ def test_all_105_are_decided():
     found = list(combinations())
     assert len(found) == 105
     assert {(c.quantize, c.lowering, c.target) for c in found if broken(c)} == REFUSED
+
+
+@pytest.mark.parametrize("target", ["tflm", "tflm@2023", "litert", "tflite-runtime"])
+def test_a_lowering_that_was_not_asked_for_is_the_targets_fastest(target):
+    chosen = {numbers: Combination.chosen(numbers, None, target) for numbers in QUANTIZE}
+    tables = {numbers for numbers, one in chosen.items() if one.lowering == "table"}
+    assert tables == ({"int8"} if target.startswith("tflm") else set())
+    assert all(one.lowering == "algebraic" for numbers, one in chosen.items() if numbers not in tables)
+    assert Combination.chosen("int8", "integer", target).lowering == "integer"
 
 
 def test_the_nearest_works_and_keeps_the_target():

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from sqp_tflite.cli import arguments, commands, completion
+from sqp_tflite.cli import actions, arguments, commands, completion
 
 
 def test_completion_is_printed_where_the_shell_reads_it(capsys):
@@ -15,7 +15,7 @@ def test_completion_is_printed_where_the_shell_reads_it(capsys):
     assert "complete -o filenames -F _sqp_export sqp-export" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("shell", arguments.SHELLS)
+@pytest.mark.parametrize("shell", actions.SHELLS)
 def test_completion_knows_every_option(shell):
     parsers = {name: make() for name, make in arguments.PARSERS.items()}
     text = completion.script(shell, parsers)

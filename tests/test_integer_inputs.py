@@ -57,7 +57,7 @@ def test_a_float_file_takes_what_the_target_reads_and_else_floats(dtype, in_file
 )
 def test_an_integer_file_takes_the_users_integers(dtype, quantize, scale, zero, says):
     data = samples(dtype)
-    exported = sqp_tflite.export(image_model(dtype), data=data, quantize=quantize)
+    exported = sqp_tflite.export(image_model(dtype), data=data, quantize=quantize, lowering="algebraic")
     (tensor,) = read(exported.model_bytes).inputs
     assert tensor.dtype == {"int8": "int8", "int16x8": "int16"}[quantize]
     assert "CAST" not in ops_of(exported)

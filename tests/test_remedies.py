@@ -303,18 +303,14 @@ def test_one_command_solves_all_and_keeps_the_users_options(command, tmp_path):
     place = tmp_path / "my model.keras"
     hidden = [L.Dense(4, activation=name) for name in ("gelu", "tanh")]
     model(*hidden, L.Dense(3, activation="softmax")).save(place)
-    ran = command(
-        "sqp-export", place, "--per-tensor", "--quantize", "int8", "--data", tmp_path / "d.npz", "--head=keep"
-    )
+    options = ["--per-tensor", "--quantize", "int8", "--lowering", "algebraic", "--data", str(tmp_path / "d.npz")]
+    ran = command("sqp-export", place, *options, "--head=keep")
     assert ran.code == 2  # There are no data yet.
     np.savez(tmp_path / "d.npz", **data())
-    ran = command(
-        "sqp-export", place, "--per-tensor", "--quantize", "int8", "--data", tmp_path / "d.npz", "--head=keep"
-    )
+    ran = command("sqp-export", place, *options, "--head=keep")
     assert ran.code == 1 and not place.with_suffix(".tflite").exists()
     (line,) = [line for line in ran.err.splitlines() if "All of this is solved by: " in line]
     words = shlex.split(line.partition(": ")[2])
-    options = ["--per-tensor", "--quantize", "int8", "--data", str(tmp_path / "d.npz")]
     assert words == ["sqp-export", str(place), *options, "--replace", "accurate", "--head", "logits"]
     assert command(*words).code == 0 and place.with_suffix(".tflite").exists()
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from sqp_tflite import device, report
-from sqp_tflite.agreement import Agreement
+from sqp_tflite.agreement import Agreement, Reserve
 from sqp_tflite.cli.commands import export_main, inspect_main
 from sqp_tflite.emit.rendering import check_names, render
 from sqp_tflite.errors import BadInputError
@@ -33,6 +33,7 @@ CLASSES = {
     "plan": report.PlanRow,
     "activation": report.Activation,
     "layer_error": report.LayerError,
+    "reserve": Reserve,
 }
 AGREED = Agreement(
     "tflm", "ok", "", "written", "y", 3, 0.1, 10.0, 0.01, 0.25, 1.0, 12, 256, 1.0, "accuracy", 0.9, 0.9, "ends"
@@ -68,6 +69,7 @@ def full() -> report.Report:
         ),
         plan=(PLANNED,),
         layer_errors=(report.LayerError("a", "t", 0.1, 0.1),),
+        reserves=(Reserve("a", 3.0, 512.0, 170.7),),
         unproven=("Not known.",), warnings=("A warning.",), notes=("A note.",),
         versions=(("keras", "3"),), command="sqp-export m.keras", seconds=1.5,
     )  # fmt: skip

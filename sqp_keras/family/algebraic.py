@@ -148,7 +148,7 @@ def evaluate(x: Any, made: Sum, using: Any = ops) -> Any:
     if made.rectifier:
         rectified = using.relu(x)
         total = total + (rectified if made.rectifier == 1.0 else rectified * made.rectifier)
-    return _clipped(total, made.low, made.high, using)
+    return clipped(total, made.low, made.high, using)
 
 
 def softmax(x: Any, axis: int | tuple[int, ...] = -1, factors: Any = None) -> Any:
@@ -214,10 +214,11 @@ def _reciprocal(total: Any) -> Any:
 
 
 def _held(x: Any, part: Part, using: Any) -> Any:
-    return _clipped(x if part.high is None else using.minimum(x, part.high), part.low, None, using)
+    return clipped(x if part.high is None else using.minimum(x, part.high), part.low, None, using)
 
 
-def _clipped(x: Any, low: float | None, high: float | None, using: Any) -> Any:
+def clipped(x: Any, low: float | None, high: float | None, using: Any = ops) -> Any:
+    """Returns x held between two numbers, None for no end; `using` as in `evaluate`."""
     if low is not None:
         x = using.relu(x) if low == 0.0 else using.maximum(x, low)
     return x if high is None else using.minimum(x, high)

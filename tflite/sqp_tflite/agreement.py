@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqp_tflite.wording import digits
@@ -40,7 +41,7 @@ class Agreement:
     of the data, or of the ordinary inputs, it is at least theirs: an output that saturates has no range there.
 
     Attributes:
-        runtime: "litert", "tflite-runtime" or "tflm".
+        runtime: "litert", "tflite-runtime", "tflm", or "half" for an emulation of half precision.
         status: "ok", "failed" (it could not run the file), "differs", "not checked" (not installed, or not what the
             file was exported for), "saturates" (an integer file outside of its data: shown, not judged) or "outside" (a
             file with other activations, outside of the data that they were judged on: shown, not judged).
@@ -67,6 +68,7 @@ class Agreement:
         by: What computed the outputs that it is compared with: "Keras", or the interpreter of a finished file.
         drift: Of a file of one time step: pairs (step, max error at that step over the range), the last ones after more
             steps than the model's sequences have.
+        emulated: Whether no device's interpreter computed it. Such a row proves nothing; it only warns.
     """
 
     runtime: str
@@ -92,6 +94,41 @@ class Agreement:
     coarse: bool = False
     by: str = KERAS
     drift: tuple[tuple[int, float], ...] = ()
+    emulated: bool = False
+
+    @property
+    def by_what(self) -> str:
+        """Returns the runtime as tables show it."""
+        return f"{self.runtime} (emulated)" if self.emulated else self.runtime
+
+
+RESERVES = "half precision: room before a square overflows"
+"""The title of the table of reserves."""
+
+RESERVE_COLUMNS = ("layer", "largest abs(x)", "overflows from", "reserve")
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """How far the inputs of a squareplus, or of a sum of roots, are on the data from where half precision overflows.
+
+    Attributes:
+        layer: The layer.
+        largest: The largest abs(x) on the data, on the side of 0 that is nearer to its limit.
+        limit: The abs(x) from which a square is infinite there in half precision; None for never.
+        reserve: limit / largest; None without a limit.
+    """
+
+    layer: str
+    largest: float
+    limit: float | None
+    reserve: float | None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Returns the row of a table with `RESERVE_COLUMNS`."""
+        limit, reserve = _number(self.limit) or "never", "" if self.reserve is None else f"{self.reserve:.3g} x"
+        return self.layer, _number(self.largest), limit, reserve
 
 
 def verdict(rows: tuple[Agreement, ...]) -> str:
@@ -102,7 +139,8 @@ def verdict(rows: tuple[Agreement, ...]) -> str:
     """
     if any(row.status in ("differs", "failed") for row in rows):
         return "parity_failed"
-    deciding = [row.status for row in rows if row.on in DECIDING and row.status != "not checked"]
+    run = [row for row in rows if row.status != "not checked" and not row.emulated]
+    deciding = [row.status for row in run if row.on in DECIDING]
     return "ok" if deciding and set(deciding) == {"ok"} else "not_proven"
 
 
@@ -160,7 +198,7 @@ def _table(rows: tuple[Agreement, ...], title: str) -> Table:
     several_outputs = len({row.output for row in rows if row.output}) > 1
     metric = next((row.metric for row in rows if row.metric), "")
     columns = {
-        "runtime": [row.runtime for row in rows],
+        "runtime": [row.by_what for row in rows],
         "set": [row.on if several_sets else "" for row in rows],
         "output": [row.output if several_outputs else "" for row in rows],
         "status": [row.status for row in rows],
@@ -201,3 +239,10 @@ def _digits(row: Agreement) -> int:
 
 def _number(value: float | None, shown: int = _DIGITS) -> str:
     return "" if value is None else f"{value:.{shown}g}"
+
+
+def fault(rows: Sequence[Agreement]) -> str:
+    """Returns what a file that differs does, for the headline: the emulation of half precision is no interpreter."""
+    differing = [row for row in rows if row.status == "differs"]
+    only = " in half precision (emulated) as" if differing and all(row.emulated for row in differing) else ""
+    return f"does not compute the same{only} on"

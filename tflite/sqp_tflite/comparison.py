@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from sqp_tflite import limits
-from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement
+from sqp_tflite.agreement import GIVEN, WRITTEN, Agreement, Reserve
 from sqp_tflite.errors import ParityError
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.journal import Compared, Given
+from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.policy import NAMES, runtime_of
 from sqp_tflite.options import ExportOptions
 from sqp_tflite.run.compare import SAME_FILE, compare, tolerance_of
@@ -20,9 +21,11 @@ from sqp_tflite.run.drift import drift
 from sqp_tflite.run.judge import Reference
 from sqp_tflite.run.metric import with_head
 from sqp_tflite.run.reference import positive, quantities, reference
+from sqp_tflite.run.reserve import overflowing, reserves
 from sqp_tflite.run.rounding import rounding
-from sqp_tflite.run.sequences import stream
+from sqp_tflite.run.sequences import MOST_ROWS, Stream, first_steps, stream
 from sqp_tflite.source.exchange import ACCURATE_CHANGE, Exchanged
+from sqp_tflite.source.samples import Samples
 from sqp_tflite.source.step.step import Steps
 
 
@@ -32,6 +35,7 @@ def compared(
     given: Given,
     changed: Exchanged,
     options: ExportOptions,
+    layers: LayerNames,
     steps: Steps | None = None,
 ) -> Compared:
     """Returns how a file agrees with the user's model, and with the one whose activations were exchanged.
@@ -42,6 +46,7 @@ def compared(
         given: The user's model and samples.
         changed: The model as it was exported.
         options: What was asked for.
+        layers: Whose names its tensors bear.
         steps: What the file is one time step of, which is then run over whole sequences; None for other files.
 
     Raises:
@@ -65,13 +70,27 @@ def compared(
         bound = SAME_FILE if changed.repaired else bound
         references.append(Reference(WRITTEN, written, bound, changed.heads, (), moved, columns, by=changed.loaded.by))
     fed = stream(steps.written) if steps else None
-    judged = compare(content, inputs, *references, run=fed.run if fed else None)
+    judged = compare(content, inputs, *references, run=fed.run if fed else None, half=options.half)
     if fed and steps:
         moved_away = drift(judged.rows, content, fed, inputs, {GIVEN: steps.given, WRITTEN: steps.written})
         judged = dataclasses.replace(judged, rows=moved_away)
     others = [row for row in judged.rows if (row.status, row.against) == ("failed", GIVEN) and row.runtime != runtime]
     notes = tuple(f"{NAMES[row.runtime]} cannot run the file: {row.reason}" for row in others)
-    return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed))
+    traced = changed.given.model is not None
+    room = _reserves(content, graph, inputs, options, layers, fed)
+    return Compared(judged.rows, notes, judged.warnings + _cost(judged.rows, changed) + overflowing(room, traced), room)
+
+
+def _reserves(
+    content: bytes, graph: Graph, inputs: Samples, options: ExportOptions, layers: LayerNames, fed: Stream | None
+) -> tuple[Reserve, ...]:
+    """For files that may run in half precision: on phones, where GPU delegates use it unless told otherwise."""
+    wanted = options.wanted
+    if wanted.integer or not (options.half or wanted.quantize == "float16" or wanted.target == "litert"):
+        return ()
+    if fed:
+        inputs = first_steps("litert", content, inputs, fed, MOST_ROWS)
+    return reserves(content, graph, inputs.inputs, layers)
 
 
 def _require_heads(theirs: Mapping[str, Any], given: Given, changed: Exchanged, allowed: limits.Limit) -> None:
@@ -91,7 +110,8 @@ def _cost(rows: tuple[Agreement, ...], changed: Exchanged) -> tuple[str, ...]:
     """What a coarse exchange costs, where it is allowed."""
     if any(row.status == "differs" for row in rows):
         return ()
-    off = [row for row in rows if (row.status, row.against) == ("ok", GIVEN) and row.error_of_range is not None]
+    agreeing = [row for row in rows if (row.status, row.against) == ("ok", GIVEN) and not row.emulated]
+    off = [row for row in agreeing if row.error_of_range is not None]
     worst = max(off, key=lambda row: row.error_of_range or 0.0, default=None)
     if changed.accurate or worst is None or (worst.error_of_range or 0.0) <= ACCURATE_CHANGE:
         return ()

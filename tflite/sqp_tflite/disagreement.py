@@ -21,6 +21,12 @@ _NARROW = ("int8", "uint8", "int16", "uint16", "uint32")
 _ONE_SCALE = "tflite-runtime"
 """Seen on RNNoise at int16x8: 0.8 of the range off with a scale per unit, right with one scale for each dense layer."""
 
+_IN_HALF = (
+    "Only the emulation of half precision differs: a phone's GPU delegate would be as far off. Use --safe-half if a "
+    "squareplus or a sum overflows (the report has the reserve of each), have the delegate compute in float32 "
+    "(docs/mobile.md), or leave --half out for other devices."
+)
+
 
 def require_parity(compared: Compared, options: ExportOptions, given: Given, changed: Exchanged, made: Made) -> None:
     """Raises unless the target runs the file and agrees; another interpreter that runs it must agree too.
@@ -45,7 +51,9 @@ def require_parity(compared: Compared, options: ExportOptions, given: Given, cha
     # Against both models it is often the same.
     listed = "".join(dict.fromkeys(f"\n- {NAMES[row.runtime]}: {harmless(row.reason)}" for row in bad))
     remedy = ""
-    if changed.repaired and not any(row.against == WRITTEN for row in bad):
+    if all(row.emulated for row in bad):
+        remedy = _IN_HALF
+    elif changed.repaired and not any(row.against == WRITTEN for row in bad):
         remedy = (
             "The interpreters look the tables up right: it is the whole that is not the reference. Pass the model "
             "that the file was made from with --reference, or keep what its kernels compute with --faithful."

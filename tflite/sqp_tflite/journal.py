@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqp_tflite.agreement import Agreement
+from sqp_tflite.agreement import Agreement, Reserve
 from sqp_tflite.device import Memory
 from sqp_tflite.errors import ParityError, RefusedError
 from sqp_tflite.flatbuffer.graph import Graph
@@ -82,11 +82,13 @@ class Compared:
         rows: One per runtime, reference and output.
         notes: What the user should know about runtimes that do not decide.
         warnings: What is allowed and may still break the user's product.
+        reserves: How far the activations' inputs are from where half precision overflows; () where it was not asked.
     """
 
     rows: tuple[Agreement, ...]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    reserves: tuple[Reserve, ...] = ()
 
 
 class Journal:
@@ -164,6 +166,7 @@ class Journal:
             npu=placed.npu if placed else None,
             plan=named(changed.was, planned.rows) if changed and planned else (),
             layer_errors=reduced.layer_errors if reduced else (),
+            reserves=compared.reserves if compared else (),
             judged_on=(ON_DATA if given.inputs.given else ON_MADE_UP) if given and compared else "",
             stand_in=self._stand_in(),
             unproven=tuple(_UNPROVEN.format(*pair) for pair in (self.options.names or {}).items())

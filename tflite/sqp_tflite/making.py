@@ -75,7 +75,7 @@ def planned(options: ExportOptions, given: Given, done: Journal) -> tuple[Exchan
     # What each activation becomes is decided before anything is written.
     masked = done.keep(masks(changed.loaded, given.inputs, options.wanted))
     model = done.keep(_steps(changed, given)).written.loaded if options.step else changed.loaded
-    found = plan(model, options.wanted)
+    found = plan(model, options.wanted, options.safe_half)
     return changed, done.keep(dataclasses.replace(found, full=masked.full))
 
 

@@ -66,6 +66,8 @@ class ExportOptions:
     max_memory: int | None = None
     reference: Any = None
     faithful: bool = False
+    half: bool = False
+    safe_half: bool = False
     finished: str | None = None
     reports: tuple[Path, ...] = ()
     command: str = ""
@@ -144,6 +146,8 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "max_memory": accept.optional(accept.size),
     "reference": accept.optional(accept.model),
     "faithful": accept.flag,
+    "half": accept.flag,
+    "safe_half": accept.flag,
     "reports": accept.outputs,
     "command": accept.text,
 }

@@ -52,6 +52,7 @@ _ACCEPT: Mapping[str, accept.Accept] = {
     "inputs": accept.optional(accept.listed),
     "outputs": accept.optional(accept.listed),
     "ends": accept.flag,
+    "half": accept.flag,
     "max_memory": accept.optional(accept.size),
     "progress": accept.optional(accept.function),
 }
@@ -79,6 +80,7 @@ def check(
     inputs: str | Sequence[str] | None = None,
     outputs: str | Sequence[str] | None = None,
     ends: bool = False,
+    half: bool = False,
     max_memory: int | str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Agreement, ...]:
@@ -98,6 +100,7 @@ def check(
             those of one shape by the names in the file's signature, then by those of its tensors.
         outputs: The same for outputs.
         ends: Whether to compare also at the ends of the file's input range and beyond.
+        half: Whether to emulate half precision, too, as an estimate of a GPU delegate; such a row proves nothing.
         max_memory: As in `export`.
         progress: Is called with the name of each step.
 
@@ -108,8 +111,8 @@ def check(
     """
     parameters = {"model": model, "data": data, "tolerance": tolerance, "names": names, "trust_code": trust_code}
     parameters |= {"imports": imports, "hard_sigmoid": hard_sigmoid}
-    parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends, "max_memory": max_memory}
-    parameters |= {"progress": progress}
+    parameters |= {"inputs": inputs, "outputs": outputs, "ends": ends, "half": half}
+    parameters |= {"max_memory": max_memory, "progress": progress}
     given = {name: _ACCEPT[name](f"`{name}`", value) for name, value in parameters.items()}
     allowed = limits.limit(given["max_memory"])
     content, what = bytes_of(tflite, "`tflite`", allowed)
@@ -154,9 +157,10 @@ def check(
     against = Reference(GIVEN, expected, limit, heads, rounding=moved, columns=quantities(loaded), by=loaded.by)
     if step:
         runs = stream(step, fed.places, made.places)
-        rows = drift(compare(content, chosen, against, run=runs.run).rows, content, runs, chosen, {GIVEN: step})
+        rows = compare(content, chosen, against, run=runs.run, half=given["half"]).rows
+        rows = drift(rows, content, runs, chosen, {GIVEN: step})
     else:
-        rows = compare(content, chosen, against, pairing=Pairing(fed, made)).rows
+        rows = compare(content, chosen, against, pairing=Pairing(fed, made), half=given["half"]).rows
     return tuple(_judged(row, graph, mark, limit, fed.counted or made.counted) for row in rows)
 
 

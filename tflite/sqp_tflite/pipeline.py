@@ -102,6 +102,8 @@ def export(
     max_memory: int | str | None = None,
     reference: Any = None,
     faithful: bool = False,
+    half: bool = False,
+    safe_half: bool = False,
     reports: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     command: str = "",
     progress: Progress | None = None,
@@ -115,8 +117,8 @@ def export(
         output: Where to write the file; written whole, and only if the verdict is "ok".
         quantize: Type of the numbers: "float32", "float16", "dynamic", "int8" or "int16x8"; None for "float32", and
             "int8" on a target with an NPU.
-        lowering: How an activation is written in an integer model: "algebraic", "table" or "integer"; None for
-            "algebraic"; on a target with an NPU "table", and "integer" for int16x8.
+        lowering: How an activation is written in an integer model: "algebraic", "table" or "integer"; None for the
+            target's fastest: "table" at int8 for TFLM and NPUs, "integer" at int16x8 for NPUs, "algebraic" elsewhere.
         io: Type of inputs and outputs; None for the model's own. "float32" puts conversions around an integer model.
         per_tensor: Whether the weights of dense layers get one scale each in an integer model, for TFLM from before
             November 2024.
@@ -155,6 +157,9 @@ def export(
         reference: For a TFLite file: the model that it should compute, as `model`; None for the file itself.
         faithful: For a TFLite file of int8: whether its tables hold what LiteRT's integer kernels compute for each
             code, and not what the operators mean.
+        half: Whether to emulate the file in half precision, too, as an estimate of a phone's GPU delegate.
+        safe_half: Whether each squareplus and sum is written in a form that stays finite in half precision for every
+            input; for a Keras model and files of floats.
         reports: Where to write the report, `.html` or `.json`; written with the file.
         command: Shown in the report as the way to make it again.
         progress: Is called with the name of each step.
@@ -217,7 +222,7 @@ def run(
         _refuse(over_budget(measured.memory, graph, options.ram, options.flash, npu))
         _refuse(placed.findings if placed and options.npu_only else ())
         tell("compare")  # Every installed interpreter, on the samples, against Keras.
-        found = done.keep(compared(content, graph, given, changed, options, done.get(Steps)))
+        found = done.keep(compared(content, graph, given, changed, options, traced.layers, done.get(Steps)))
         require_parity(found, options, given, changed, made)
     report = done.report("ok")
     tell("emit")  # From the proven file only.

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqp_tflite.agreement import GIVEN, MADE_UP, Agreement
+from sqp_tflite.agreement import GIVEN, MADE_UP, Agreement, Reserve
 from sqp_tflite.device import Memory, Npu
 from sqp_tflite.wording import harmless
 
@@ -249,7 +249,6 @@ class Report:
         judged_on: "data", "made-up inputs", or "" where no outputs were compared.
         unproven: What the verdict does not cover, because nothing could be compared with it.
         warnings: What is allowed and may still break the user's product.
-        notes: What the user should know.
         seconds: How long the user waited, imports included.
     """
 
@@ -277,6 +276,7 @@ class Report:
     npu: Npu | None = None
     plan: tuple[PlanRow, ...] = ()
     layer_errors: tuple[LayerError, ...] = ()
+    reserves: tuple[Reserve, ...] = ()
     judged_on: str = ""
     unproven: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

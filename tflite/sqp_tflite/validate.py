@@ -54,6 +54,7 @@ def validate(options: ExportOptions) -> None:
             "`no_conversions` (--no-conversions) is about an integer model. Received: --no-conversions with "
             f"--quantize {options.wanted.quantize}. Add --quantize int8, or leave it out."
         )
+    _check_half(options)
     _check_step(options)
     check_accelerator(options.wanted.target, options.accelerator, options.npu_only)
     _check_combination(options)
@@ -154,6 +155,25 @@ def _modules(imports: Iterable[str]) -> Iterator[Path]:
                 yield from (
                     file for file in (path.with_name(f"{path.name}.py"), path / "__init__.py") if file.is_file()
                 )
+
+
+def _check_half(options: ExportOptions) -> None:
+    if options.safe_half and options.finished is not None:
+        raise OptionError(
+            "`safe_half` (--safe-half) writes activations while a Keras model is traced. Received: a .tflite file. "
+            "Pass the Keras model that it was made from, or leave it out."
+        )
+    if options.safe_half and options.wanted.integer:
+        raise OptionError(
+            "`safe_half` (--safe-half) is about what a GPU computes in half precision; integers do not overflow there. "
+            f"Received: --safe-half with --quantize {options.wanted.quantize}. Leave it out, or use --quantize "
+            "float32."
+        )
+    if options.half and options.wanted.quantize not in ("float32", "float16"):
+        raise OptionError(
+            "`half` (--half) emulates a file of floats in half precision. Received: --half with "
+            f"--quantize {options.wanted.quantize}. Use --quantize float32, or leave --half out."
+        )
 
 
 def _check_step(options: ExportOptions) -> None:

@@ -1,12 +1,16 @@
-"""Options that print something and end: the full help, versions, the folder of the C sources."""
+"""Options that print something and end: the full help, versions, the folder of the C sources, a completion script."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqp_tflite.mcu import include_dir
+
+SHELLS = ("bash", "zsh", "fish")
+
+Parsers = Mapping[str, Callable[[], argparse.ArgumentParser]]
 
 
 class HelpAll(argparse.Action):
@@ -47,4 +51,29 @@ class Include(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Prints it and ends."""
         print(include_dir())
+        parser.exit(0)
+
+
+class Completion(argparse.Action):
+    """Prints a completion script.
+
+    Args:
+        parsers: What makes the parser of each program, by its name.
+    """
+
+    def __init__(self, option_strings: Sequence[str], dest: str, parsers: Parsers, **_: Any):
+        super().__init__(
+            option_strings,
+            dest,
+            choices=SHELLS,
+            metavar="SHELL",
+            help=f"print a completion script ({', '.join(SHELLS)})",
+        )
+        self._parsers = parsers
+
+    def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
+        """Prints it and ends."""
+        from sqp_tflite.cli.completion import script
+
+        print(script(shell, {name: make() for name, make in self._parsers.items()}))
         parser.exit(0)

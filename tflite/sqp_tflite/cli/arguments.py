@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from sqp_tflite import accept
 from sqp_tflite.cli import examples
-from sqp_tflite.cli.actions import Include, Version
+from sqp_tflite.cli.actions import Completion, Include, Version
 from sqp_tflite.cli.parser import Parser
 from sqp_tflite.errors import BadInputError
 from sqp_tflite.ops.combinations import IO, LOWERINGS, QUANTIZE
 from sqp_tflite.ops.policy import TARGETS
 from sqp_tflite.options import ARTEFACTS, HARD_SIGMOIDS, HEADS, REQUIREMENTS
-
-SHELLS = ("bash", "zsh", "fish")
 
 
 def export_parser() -> argparse.ArgumentParser:
@@ -44,6 +42,7 @@ def export_parser() -> argparse.ArgumentParser:
     _data(parser)
     _activations(parser)
     _finished(parser)
+    _phones(parser)
     _memory(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and stop; needs no --data")
     firmware = parser.add_argument_group("firmware")
@@ -101,6 +100,7 @@ def check_parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="max error over the outputs' range (default: by the file's number type)",
     )
+    _half(parser)
     for which in ("inputs", "outputs"):
         parser.add_argument(
             f"--{which}",
@@ -145,26 +145,6 @@ PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
     "sqp-check": check_parser,
     "sqp-cc": cc_parser,
 }
-
-
-class _Completion(argparse.Action):
-    """Prints a completion script."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any):
-        super().__init__(
-            option_strings,
-            dest,
-            choices=SHELLS,
-            metavar="SHELL",
-            help=f"print a completion script ({', '.join(SHELLS)})",
-        )
-
-    def __call__(self, parser: argparse.ArgumentParser, _: Any, shell: Any, __: Any = None) -> None:
-        """Prints it and ends."""
-        from sqp_tflite.cli.completion import script
-
-        print(script(shell, {name: make() for name, make in PARSERS.items()}))
-        parser.exit(0)
 
 
 def _target(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +202,8 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         choices=LOWERINGS,
         help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
         "(int8; any activation; the fastest on a microcontroller), integer in int16 without float (the "
-        "slowest there) (default: algebraic; for an NPU table, and integer at int16x8)",
+        "slowest there) (default: algebraic; for TensorFlow Lite Micro and NPUs table at int8; for NPUs integer at "
+        "int16x8)",
     )
 
 
@@ -272,6 +253,26 @@ def _finished(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _half(group: Any) -> None:
+    group.add_argument(
+        "--half",
+        action="store_true",
+        help="emulate the file in half precision, too, as an estimate of a phone's GPU delegate; it can fail the file, "
+        "and proves nothing",
+    )
+
+
+def _phones(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("half precision (GPU delegates of phones)")
+    _half(group)
+    group.add_argument(
+        "--safe-half",
+        action="store_true",
+        help="write each squareplus and sum of roots in a form that stays finite in half precision for every input; "
+        "costs up to five operators each (without it a square overflows from abs(x) = 512 on)",
+    )
+
+
 def _data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=_path, metavar="FILE.npz", help="inputs by Keras input name (or x); labels under y"
@@ -316,7 +317,7 @@ def _common(parser: argparse.ArgumentParser, reports: bool = True) -> None:
     group.add_argument("--quiet", action="store_true", help="print errors only")
     group.add_argument("--debug", action="store_true", help="show what TensorFlow prints, and tracebacks")
     group.add_argument("--version", action=Version)
-    group.add_argument("--completion", action=_Completion)
+    group.add_argument("--completion", action=Completion, parsers=PARSERS)
 
 
 def _memory(parser: argparse.ArgumentParser) -> None:

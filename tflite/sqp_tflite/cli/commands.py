@@ -154,6 +154,8 @@ def _options(call: Call) -> ExportOptions:
         max_memory=given.max_memory,
         reference=given.reference,
         faithful=given.faithful,
+        half=given.half,
+        safe_half=given.safe_half,
         reports=piped.named(given.report),
         command=call.command,
     )
@@ -224,6 +226,7 @@ def _check(call: Call) -> Outcome:
             inputs=options.inputs,
             outputs=options.outputs,
             ends=True,
+            half=options.half,
             max_memory=options.max_memory,
             progress=tell,
         )

@@ -47,13 +47,13 @@ EXPORT = Examples(
     (
         "sqp-export model.keras\n    writes model.tflite next to it, proven on TensorFlow Lite Micro",
         "sqp-export model.keras --quantize int8 --data train.npz"
-        "\n    writes an int8 file; the ranges come from the data",
+        "\n    writes an int8 file with a table for each activation, of any kind; the ranges come from the data",
         "sqp-export model.keras --replace accurate --head logits"
         "\n    replaces softplus, ELU, SiLU, GELU, sigmoid, tanh ... with sums of square roots, drops a final softmax",
         "sqp-export model.h5 -o net.tflite --data test.npz"
         "\n    compares on your data; with labels under y also the accuracy before and after",
-        "sqp-export model.keras --quantize int8 --lowering table --data train.npz"
-        "\n    the same with a table for each activation, of any kind: no float, no exp",
+        "sqp-export model.keras --quantize int8 --target litert --data train.npz"
+        "\n    the same for LiteRT, where squareplus is faster in float between conversions",
         "sqp-export model.keras --replace silu=accurate,dense_2=fast --dry-run"
         "\n    only prints what each activation becomes and what it costs",
         "sqp-export lstm.keras --step --replace accurate --data sequences.npz"

@@ -20,7 +20,7 @@ from sqp_tflite.cli import piped
 from sqp_tflite.cli.clock import process_start
 from sqp_tflite.cli.piped import Piped
 from sqp_tflite.cli.signals import Ending, ended_softly
-from sqp_tflite.errors import ExportError, exhausted, unforeseen
+from sqp_tflite.errors import ExportError, ParityError, exhausted, unforeseen
 from sqp_tflite.limits import require_numpy
 from sqp_tflite.report import json_text
 from sqp_tflite.troubleshooting import FINDINGS, address
@@ -245,6 +245,8 @@ def _tell(call: Call, program: str, error: ExportError) -> None:
         from sqp_tflite.cli.text import show_report
 
         show_report(console(call.err), report)
+        if isinstance(error, ParityError) and error.remedy:
+            print(error.remedy, file=call.err)
         print(f"More about this: {address(_first_code(error))}", file=call.err)
         return
     print(f"{program}: {error} ({_first_code(error)})", file=call.err)

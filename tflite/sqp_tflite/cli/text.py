@@ -11,7 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqp_tflite.agreement import MADE_UP, ORDINARY, Agreement, heading, tables, verdict
+from sqp_tflite.agreement import (
+    MADE_UP,
+    ORDINARY,
+    RESERVE_COLUMNS,
+    RESERVES,
+    Agreement,
+    Reserve,
+    fault,
+    heading,
+    tables,
+    verdict,
+)
 from sqp_tflite.device import Memory, Npu
 from sqp_tflite.flatbuffer.graph import Graph
 from sqp_tflite.ops.policy import NAMES, kernels_of
@@ -43,6 +54,7 @@ def show_report(console: Console, report: Report) -> None:
     solution = report.solution  # In one piece, however long: it is to be pasted.
     report = _safe(report)
     word, style, verb = _VERDICTS[report.verdict]
+    verb = fault(report.agreement) if report.verdict == "parity_failed" else verb
     if report.verdict == "ok" and report.unproven:
         word, style = "OK, NOT PROVEN", "bold yellow"
     where = f", run on {report.stand_in}" if report.stand_in else ""
@@ -63,6 +75,7 @@ def show_report(console: Console, report: Report) -> None:
     if report.agreement:
         _head(console, heading(report.agreement))
         show_agreement(console, report.agreement)
+    _reserves(console, report.reserves)
     _memory(console, report.memory)
     _npu(console, report.npu)
     _tensors(console, report.inputs, report.outputs)
@@ -111,9 +124,9 @@ def show_check(console: Console, file: str, rows: tuple[Agreement, ...]) -> None
     """Prints how well a file agrees with its model, verdict first."""
     file, rows = _safe(file), _safe(rows)
     word, style = _CHECKED[verdict(rows)]
-    differ, failed = ({row.runtime: None for row in rows if row.status == one} for one in ("differs", "failed"))
+    differ, failed = ({row.by_what: None for row in rows if row.status == one} for one in ("differs", "failed"))
     ran = [row for row in rows if row.status != "not checked"]
-    where = ", ".join(differ or failed or dict.fromkeys(row.runtime for row in ran)) or "no interpreter is installed"
+    where = ", ".join(differ or failed or dict.fromkeys(row.by_what for row in ran)) or "no interpreter is installed"
     if failed and differ:
         where += f"; it does not run on {', '.join(failed)}"
     elif failed:
@@ -157,7 +170,7 @@ def show_agreement(console: Console, rows: tuple[Agreement, ...]) -> None:
         console.print(table)
     for row in rows:
         if row.reason:
-            console.print(_plain(f"  {row.runtime}: {row.reason}"))
+            console.print(_plain(f"  {row.by_what}: {row.reason}"))
 
 
 def _changes(console: Console, report: Report) -> None:
@@ -186,6 +199,17 @@ def _operators(console: Console, rows: tuple[OpRow, ...]) -> None:
     for row in rows[:_MOST_ROWS]:
         shown = joined((shortened(layer, _LONGEST_CELL // 2) for layer in row.layers), _MOST_LAYERS)
         table.add_row(*_cells(row.op, row.dtype, str(row.version), str(row.count)), Text(shown))
+    console.print(table)
+    _more(console, len(rows) - _MOST_ROWS)
+
+
+def _reserves(console: Console, rows: tuple[Reserve, ...]) -> None:
+    if not rows:
+        return
+    _head(console, RESERVES)
+    table = _table(*RESERVE_COLUMNS)
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*_cells(*row.cells))
     console.print(table)
     _more(console, len(rows) - _MOST_ROWS)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from sqp_tflite.agreement import heading, tables
+from sqp_tflite.agreement import RESERVE_COLUMNS, RESERVES, fault, heading, tables
 from sqp_tflite.emit.curves import Curve, curves
 from sqp_tflite.emit.drawing import FAMILIES, curve_drawing, family, graph_drawing, memory_drawing
 from sqp_tflite.emit.templates import template
@@ -40,6 +40,7 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         content: The same file as bytes, for the curves of its tables.
     """
     word, verb = _VERDICTS[report.verdict]
+    verb = fault(report.agreement) if report.verdict == "parity_failed" else verb
     drawn = curves(report, content) if report.plan or report.replacements else ()
     used = {family(op, report.target) for _, op in graph.all_ops()}
     page = template("report.html").render(
@@ -57,6 +58,8 @@ def html(report: Report, graph: Graph, content: bytes | None = None) -> str:
         curves=[(curve, Markup(curve_drawing(curve)), _worst(curve)) for curve in drawn],
         agreement=tables(report.agreement),
         heading=heading(report.agreement),
+        reserves=RESERVES,
+        reserve_columns=RESERVE_COLUMNS,
         worst_layer=max((row.error_of_range for row in report.layer_errors), default=0.0) or 1.0,
     )
     return harmless_lines(page)  # The drawings hold names, too.

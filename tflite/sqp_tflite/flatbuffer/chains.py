@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, FUSABLE, apply
+from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE, FUSABLE, WIDE, apply
 from sqp_tflite.flatbuffer.graph import TYPE_CHANGES, Op, Subgraph, Tensor
 
 
@@ -70,20 +70,23 @@ class Walker:
         source = sources.pop()
         return Chain(source, result, tuple(sorted(ops)), channels) if self._same_shape(source, ops) else None
 
-    def evaluate(self, chain: Chain, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Returns the chain's result for numbers at its source, in float64 or wider.
+    def evaluate(self, chain: Chain, numbers: NDArray[Any], number: type[Any] = WIDE) -> NDArray[Any]:
+        """Returns the chain's result for numbers at its source, computed in float64 or wider, or in another type.
 
         What only changes the type of numbers changes none: a chain of codes is computed as the function that it means.
 
         Args:
             chain: What `chain` returned, or `functions.between`.
             numbers: Shape (count, 1); constants with several channels broadcast along the last axis.
+            number: The type, such as `np.float16`.
         """
         held = {chain.source: numbers}
         for place in chain.ops:
             op = self._graph.ops[place]
             operands = [self._operand(i, held) for i in op.inputs if i >= 0]
-            held[op.outputs[0]] = operands[0] if op.name in TYPE_CHANGES else apply(op.name, operands, op.options)
+            held[op.outputs[0]] = (
+                operands[0] if op.name in TYPE_CHANGES else apply(op.name, operands, op.options, number)
+            )
         return held[chain.result]
 
     def _operand(self, index: int, held: dict[int, NDArray[Any]]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Elementwise operators in float64 or wider: what a table of an activation is computed with."""
+"""Elementwise operators in any float type of numpy; tables of activations are computed in float64 or wider."""
 
 from __future__ import annotations
 
@@ -103,22 +103,25 @@ FUSABLE = frozenset(("", *_FUSED))
 """What may be fused into an operator, as `graph.Op.fused` names it; a damaged file has others."""
 
 
-def apply(op: str, operands: Sequence[NDArray[Any]], options: Mapping[str, Any]) -> NDArray[Any]:
-    """Returns an operator's result for its operands, in `WIDE` numbers (booleans stay booleans).
+def apply(
+    op: str, operands: Sequence[NDArray[Any]], options: Mapping[str, Any], number: type[Any] = WIDE
+) -> NDArray[Any]:
+    """Returns an operator's result for its operands, in numbers of one type (booleans stay booleans).
 
     Args:
         op: One of `ELEMENTWISE`.
         operands: In the operator's order, shapes that broadcast.
         options: As `graph.Op.options` holds them; what is fused is one of `FUSABLE`.
+        number: The type, such as `np.float16`, in which each step of the operator is rounded.
     """
-    wide = [x if x.dtype == bool else x.astype(WIDE) for x in operands]
+    wide = [x if x.dtype == bool else x.astype(number) for x in operands]
     with np.errstate(all="ignore"):
-        result = _applied(op, wide, options)
+        result = _applied(op, wide, options, number)
         fused = options.get("fusedActivationFunction", "NONE")
         return result if fused == "NONE" else _FUSED[fused](result)
 
 
-def _applied(op: str, wide: list[NDArray[Any]], options: Mapping[str, Any]) -> NDArray[Any]:
+def _applied(op: str, wide: list[NDArray[Any]], options: Mapping[str, Any], number: type[Any]) -> NDArray[Any]:
     if op in UNARY:
         return UNARY[op](wide[0])
     if op in BINARY:
@@ -128,7 +131,7 @@ def _applied(op: str, wide: list[NDArray[Any]], options: Mapping[str, Any]) -> N
     if op == "GELU":
         return _gelu(wide[0], options)
     if op == "LEAKY_RELU":
-        return np.where(wide[0] >= 0, wide[0], WIDE(options["alpha"]) * wide[0])
+        return np.where(wide[0] >= 0, wide[0], number(options["alpha"]) * wide[0])
     if op == "CAST":
-        return wide[0].astype(WIDE)
+        return wide[0].astype(number)
     raise ValueError(f"`op` must be elementwise. Received: {op}.")

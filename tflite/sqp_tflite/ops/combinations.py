@@ -33,6 +33,13 @@ _NEEDS = {
 }
 """The operators that an activation and the dense layers around it need. Float models have one lowering."""
 
+_FASTEST = {
+    **{("int8", target): "table" for target in ("tflm", "tflm@2023", *NPUS)},
+    **{("int16x8", target): "integer" for target in NPUS},
+}
+"""The lowering that is measured to be the fastest where that is not the float island (`benchmarks/lite_forms.py`,
+`benchmarks/mcu`; docs/speed.md has the tables)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Combination:
@@ -50,14 +57,12 @@ class Combination:
 
     @classmethod
     def chosen(cls, quantize: str | None, lowering: str | None, target: str) -> Combination:
-        """Returns a combination in which what was not asked for is what suits the target.
+        """Returns a combination in which what was not asked for is what suits the target: its fastest lowering.
 
         An NPU computes with integers only and leaves a float island to the CPU; it has tables of its own for int8.
         """
-        if target not in NPUS:
-            return cls(quantize or "float32", lowering or "algebraic", target)
-        numbers = quantize or "int8"
-        return cls(numbers, lowering or ("integer" if numbers == "int16x8" else "table"), target)
+        numbers = quantize or ("int8" if target in NPUS else "float32")
+        return cls(numbers, lowering or _FASTEST.get((numbers, target), "algebraic"), target)
 
     @property
     def integer(self) -> bool:

@@ -11,6 +11,9 @@ from typing import Any
 RUNTIMES = ("tflm", "litert", "tflite-runtime")
 """The interpreters that a file is compared on, as far as they are installed."""
 
+HALF = "half"
+"""What estimates a GPU delegate: the file in half precision, emulated. It is no interpreter that a file is made for."""
+
 PROBED = (*RUNTIMES, "tflm@2023")
 """What has an operator table of its own: the interpreters, and older releases of them, which boards carry."""
 
@@ -86,6 +89,7 @@ NAMES = MappingProxyType(
         "ethos-u55": "Ethos-U55",
         "ethos-u65": "Ethos-U65",
         "ethos-u85": "Ethos-U85",
+        HALF: "half precision (emulated)",
     }
 )
 

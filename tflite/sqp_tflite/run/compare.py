@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.agreement import DATA, GIVEN, Agreement
+from sqp_tflite.agreement import DATA, DECIDING, GIVEN, Agreement
 from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
-from sqp_tflite.ops.policy import RUNTIMES
+from sqp_tflite.flatbuffer.read import read
+from sqp_tflite.ops.policy import HALF, RUNTIMES
 from sqp_tflite.run import interpreters
+from sqp_tflite.run.half import lacking
 from sqp_tflite.run.interpreters import Outputs
 from sqp_tflite.run.judge import Judged, Reference, judge, spread
 from sqp_tflite.run.pairing import Pairing
@@ -69,6 +71,7 @@ def compare(
     *references: Reference,
     pairing: Pairing | None = None,
     run: Run | None = None,
+    half: bool = False,
 ) -> Judged:
     """Returns a row for each runtime, reference, set of samples and output.
 
@@ -81,12 +84,33 @@ def compare(
         references: What the outputs are compared with.
         pairing: Where the model's inputs and outputs are in the file; by default in the same order.
         run: Runs the file on a runtime; None for once per sample.
+        half: Whether to emulate half precision, too.
     """
-    ran = run or interpreters.run
-    with ThreadPoolExecutor(len(RUNTIMES)) as pool:
-        found = tuple(pool.map(lambda runtime: _one(runtime, content, samples, references, pairing, ran), RUNTIMES))
+    ran, runtimes = run or interpreters.run, (*RUNTIMES, HALF) if half else RUNTIMES
+
+    def judged(runtime: str) -> Judged:
+        whole = tuple(map(_for_half, references)) if runtime == HALF else references
+        found = _one(runtime, content, samples, whole, pairing, ran)
+        return Judged(tuple(map(_shown, found.rows))) if runtime == HALF else found
+
+    with ThreadPoolExecutor(len(runtimes)) as pool:
+        found = tuple(pool.map(judged, runtimes))
     warnings = dict.fromkeys(warning for judged in found for warning in judged.warnings)
     return Judged(tuple(row for judged in found for row in judged.rows), tuple(warnings))
+
+
+def _for_half(reference: Reference) -> Reference:
+    """Halves have to keep to the limit of a file with float16 weights, over the range of the whole output."""
+    return dataclasses.replace(reference, limit=max(reference.limit, TOLERANCES["float16"]), columns=())
+
+
+def _shown(row: Agreement) -> Agreement:
+    """A row of the emulation. It judges no inputs that are made up to be large: halves end at 65504."""
+    if row.status == "differs" and row.on not in DECIDING:
+        row = dataclasses.replace(row, status="outside", reason="")
+    if row.status == "failed":
+        row = dataclasses.replace(row, status="not checked")
+    return dataclasses.replace(row, emulated=True)
 
 
 def _one(
@@ -98,8 +122,9 @@ def _one(
     run: Run,
 ) -> Judged:
     first = next(iter(samples.parts()))
-    if not interpreters.installed(runtime):
-        reason = f"not installed: {interpreters.INSTALL[runtime]}"
+    reason = "" if interpreters.installed(runtime) else f"not installed: {interpreters.INSTALL[runtime]}"
+    reason = reason or (lacking(read(content)) if runtime == HALF else "")
+    if reason:
         return Judged(
             tuple(Agreement(runtime, "not checked", reason, ref.against, on=first, by=ref.by) for ref in references)
         )

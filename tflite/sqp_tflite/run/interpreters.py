@@ -16,17 +16,23 @@ from sqp_tflite.errors import CrashedError
 from sqp_tflite.flatbuffer.graph import Graph, Tensor
 from sqp_tflite.flatbuffer.read import ends, read
 from sqp_tflite.limits import Limit
-from sqp_tflite.ops.policy import NAMES, RELEASES, RUNTIMES, runtime_of
+from sqp_tflite.ops.policy import HALF, NAMES, RELEASES, RUNTIMES, runtime_of
 from sqp_tflite.run import arena
 from sqp_tflite.run.arena import tensor_bytes
+from sqp_tflite.run.half import in_half, rounded
 from sqp_tflite.worker import ChildError, lent
 
-_MODULES = {"litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime", "tflm": "tflite_micro"}
-_DISTRIBUTIONS = {"litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime", "tflm": "tflite-micro"}
+_MODULES = {
+    "litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime", "tflm": "tflite_micro", HALF: "ai_edge_litert"
+}  # fmt: skip
+_DISTRIBUTIONS = {
+    "litert": "ai-edge-litert", "tflite-runtime": "tflite-runtime", "tflm": "tflite-micro", HALF: "ai-edge-litert"
+}  # fmt: skip
 INSTALL = {
     "litert": "pip install ai-edge-litert",
     "tflite-runtime": "pip install 'sqp-keras[tflite-runtime]' (Python 3.11 or older, numpy 1)",
     "tflm": "pip install 'tflite-micro>=0.dev20260101' (only for Linux on x86-64; elsewhere use a container or WSL)",
+    HALF: "pip install ai-edge-litert",
 }
 
 
@@ -77,7 +83,7 @@ def run(runtime: str, content: bytes, inputs: tuple[NDArray[Any], ...]) -> Outpu
     """Returns the outputs of a file for each sample, one invocation per sample.
 
     Args:
-        runtime: One of `policy.RUNTIMES`.
+        runtime: One of `policy.RUNTIMES`, or `policy.HALF`.
         content: The TFLite file.
         inputs: One array per input in the file's order, shape (samples, *shape without batch), as real numbers;
             quantised here if the file's input is.
@@ -92,15 +98,15 @@ def within(runtime: str, function: str, *arguments: Any) -> Any:
     """Returns what a function returns in the child process of an interpreter.
 
     Args:
-        runtime: One of `policy.RUNTIMES`.
+        runtime: One of `policy.RUNTIMES`, or `policy.HALF`.
         function: "module:function".
         *arguments: Its arguments.
 
     Raises:
         RuntimeFailedError: The interpreter refused a file, or crashed.
     """
-    if runtime not in RUNTIMES:
-        raise ValueError(f"`runtime` must be one of {RUNTIMES}. Received: {runtime!r}.")
+    if runtime not in (*RUNTIMES, HALF):
+        raise ValueError(f"`runtime` must be one of {(*RUNTIMES, HALF)}. Received: {runtime!r}.")
     with lent(runtime, ("sqp_tflite.run.interpreters",)) as worker:
         try:
             return worker.call(function, *arguments)
@@ -149,6 +155,8 @@ class Opened(Protocol):
 
 def open_here(runtime: str, content: bytes) -> Opened:
     """Returns a file in an interpreter of this process, which native code may crash."""
+    if runtime == HALF:
+        return _open_half(content)
     return _open_tflm(content) if runtime == "tflm" else _open_lite(runtime, content)
 
 
@@ -156,7 +164,7 @@ def try_once(runtime: str, content: bytes) -> None:
     """Runs any file once, on inputs that every model takes: small numbers, and 0 for indices and codes.
 
     Args:
-        runtime: One of `policy.RUNTIMES`.
+        runtime: One of `policy.RUNTIMES`, or `policy.HALF`.
         content: The TFLite file.
 
     Raises:
@@ -249,6 +257,21 @@ class _Micro:
 
     def get(self, place: int) -> NDArray[Any]:
         return np.array(self._interpreter.get_output(place))
+
+
+class _Half(_Lite):
+    """A file whose operators round to half precision; here its inputs are rounded, too."""
+
+    def set(self, place: int, value: NDArray[Any]) -> None:
+        super().set(place, rounded(value) if value.dtype == np.float32 else value)
+
+
+def _open_half(content: bytes) -> _Half:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    # Without a delegate, which has approximations of its own.
+    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return _Half(Interpreter(model_content=in_half(content), num_threads=1, experimental_op_resolver_type=plain))
 
 
 def _open_lite(runtime: str, content: bytes) -> _Lite:

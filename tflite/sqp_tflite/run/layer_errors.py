@@ -108,6 +108,18 @@ def observe_here(
     return {name: np.stack([row[name] for row in rows]) for name in (rows[0] if rows else ())}
 
 
+def spans_here(
+    content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...]
+) -> dict[str, tuple[float, float]]:
+    """Returns {tensor: (its smallest value, its largest)} over all samples, as computed by LiteRT; runs in a child."""
+    found = dict.fromkeys(names, (np.inf, -np.inf))
+    for row in _observed(content, inputs, names, codes=False):
+        for name, values in row.items():
+            low, high = found[name]
+            found[name] = min(low, float(values.min(initial=np.inf))), max(high, float(values.max(initial=-np.inf)))
+    return found
+
+
 def _observed(
     content: bytes, inputs: tuple[NDArray[Any], ...], names: tuple[str, ...], codes: bool
 ) -> Iterator[dict[str, NDArray[Any]]]:

@@ -10,13 +10,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from sqp_keras import forms
 from sqp_keras.models import sites
 from sqp_keras.models.sites import Site
 from sqp_tflite import private
-from sqp_tflite.errors import RefusedError
+from sqp_tflite.errors import OptionError, RefusedError
 from sqp_tflite.ops.combinations import Combination
 from sqp_tflite.ops.policy import broken_rule
 from sqp_tflite.report import Finding, Form, Kind, PlanRow
+from sqp_tflite.source import safe_half as safe_half_form
 from sqp_tflite.source.activations import activation
 from sqp_tflite.source.load import Loaded
 from sqp_tflite.wording import listed
@@ -118,6 +120,7 @@ class Plan:
         rows: One per activation.
         notes: What the user should know, in sentences.
         full: Whether time steps are masked nowhere, because the data show full sequences only.
+        safe_half: Whether activations are written in forms that stay finite in half precision.
     """
 
     loaded: Loaded
@@ -125,16 +128,19 @@ class Plan:
     rows: tuple[PlanRow, ...]
     notes: tuple[str, ...]
     full: bool = False
+    safe_half: bool = False
 
 
-def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
+def plan(loaded: Loaded, wanted: Combination | None = None, safe_half: bool = False) -> Plan:
     """Returns the plan of an export; the model is only read.
 
     Args:
         loaded: What `load` returned.
         wanted: The type of numbers, the lowering and the target; by default those of `export`.
+        safe_half: Whether activations must stay finite in half precision.
 
     Raises:
+        OptionError: A SavedModel, whose graphs are finished, with `safe_half`.
         RefusedError: The model computes in float64, or Keras has quantised it.
     """
     wanted = wanted or Combination()
@@ -142,6 +148,11 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
     notes = [f"The batch is fixed to 1: {_shapes(loaded)}.", *private.notes()]
     if wanted.lowering != "algebraic" and not wanted.integer:
         notes.append(f"In a {wanted.quantize} model `--lowering {wanted.lowering}` writes the algebraic form.")
+    if loaded.model is None and safe_half:
+        raise OptionError(
+            "`safe_half` (--safe-half) writes activations while a Keras model is traced; a SavedModel holds finished "
+            f"graphs. Received: {loaded.source}. Pass the .keras file, or leave it out."
+        )
     if loaded.model is None:
         notes.append(
             "A SavedModel holds finished graphs: its activations are exported as they are there, and squareplus of "
@@ -150,9 +161,10 @@ def plan(loaded: Loaded, wanted: Combination | None = None) -> Plan:
         return Plan(loaded, wanted, (), tuple(notes))
     if _half_precision(loaded.model):
         notes.append("The model computes in half precision; it is exported in float32.")
-    rows = tuple(row for site in sites.sites(loaded.model) if (row := _row(site, wanted.target)))
+    with forms.use(safe_half_form.form if safe_half else None, halves=safe_half):
+        rows = tuple(row for site in sites.sites(loaded.model) if (row := _row(site, wanted.target)))
     written = tuple(_lowered(row, wanted) for row in rows) if wanted.integer else rows
-    return Plan(loaded, wanted, written, tuple(notes))
+    return Plan(loaded, wanted, written, tuple(notes), safe_half=safe_half)
 
 
 def _refuse_types(loaded: Loaded) -> None:
@@ -231,7 +243,8 @@ def _float_ops(site: Site, parameters: dict[str, Any]) -> tuple[str, ...] | None
         return _without_fused(_traced_ops(site))
     if name != "squareplus":
         return FLOAT_OPS.get(name)
-    ops = ("RELU",) if parameters.get("b") == 0 else SQUAREPLUS_OPS
+    usual = safe_half_form.SQUAREPLUS_OPS if forms.for_halves() else SQUAREPLUS_OPS
+    ops = ("RELU",) if parameters.get("b") == 0 else usual
     return (*ops, "ADD") if parameters.get("floor") else ops
 
 
@@ -252,6 +265,9 @@ _FUSED = ((("ADD", "RELU"), 0), (("ADD", "MAXIMUM", "MINIMUM"), 0), (("ADD", "RE
 
 
 def _without_fused(ops: tuple[str, ...]) -> tuple[str, ...]:
+    for place in range(len(ops) - 2):  # The clip that holds an input in [-1, 1].
+        if ops[place : place + 3] == ("MUL", "MINIMUM", "MAXIMUM"):
+            return _without_fused((*ops[: place + 1], *ops[place + 3 :]))
     for end, left in _FUSED:
         if ops[-len(end) :] == end:
             return (*ops[: -len(end)], "ADD", *end[len(end) - left :])

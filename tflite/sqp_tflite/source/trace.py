@@ -21,7 +21,7 @@ from sqp_tflite import collecting, private
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.layer_names import FORM_SCOPE, MODEL_SCOPE, LayerNames, in_scope, scope_name
 from sqp_tflite.report import Finding, Kind, StatePair
-from sqp_tflite.source import hooks
+from sqp_tflite.source import hooks, safe_half
 from sqp_tflite.source.finite import require_constants
 from sqp_tflite.source.freezing import FrozenGraph, frozen
 from sqp_tflite.source.keras_errors import running
@@ -133,6 +133,8 @@ def squareplus_form(x: Any, b: Any) -> Any:
 
 def _form(name: str, x: Any, **parameters: Any) -> Any:
     with tf.name_scope(FORM_SCOPE):
+        if forms.for_halves():
+            return safe_half.form(name, x, **parameters)
         if name == "squareplus":
             return squareplus_form(x, parameters["b"])
         if name == "function":
@@ -145,7 +147,7 @@ def _form(name: str, x: Any, **parameters: Any) -> Any:
 def _exchanged(plan: Plan, steps: dict[str, int]) -> Iterator[None]:
     model = plan.loaded.model
     with contextlib.ExitStack() as stack:
-        stack.enter_context(forms.use(_form, plan.wanted.integer))
+        stack.enter_context(forms.use(_form, plan.wanted.integer, plan.safe_half))
         stack.enter_context(hooks.stock_squareplus_in_form())
         stack.enter_context(hooks.embedded_by_gather())
         if plan.full:
