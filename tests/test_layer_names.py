@@ -2,6 +2,8 @@
 
 import pytest
 
+from sqp_keras import forms
+from sqp_tflite import layer_names
 from sqp_tflite.layer_names import LayerNames
 
 NAMES = LayerNames(("enc", "enc/dense", "dense", "dense_1"), (("y", "dense_1"),))
@@ -37,3 +39,7 @@ CALLED = "StatefulPartitionedCall/StatefulPartitionedCall_1"
 )
 def test_the_scopes_of_a_saved_model_lead_to_the_users_names(tensor, name):
     assert LayerNames(owners=("bend", "dense_2", "lstm/lstm_cell", "lstm_cell")).of(tensor) == name
+
+
+def test_both_packages_mean_the_same_scope():
+    assert layer_names.SHARE_SCOPE == forms.SHARE_SCOPE

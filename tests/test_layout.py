@@ -79,7 +79,13 @@ def test_a_circle_is_seen():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == [("a", "b", "c", "a")]
 
 
-OF_BENCHMARKS = {"test_paper_results.py", "test_mcu_kernels.py", "test_older_tflm.py"}
+OF_BENCHMARKS = {
+    "test_architectures.py",
+    "test_kinds.py",
+    "test_mcu_kernels.py",
+    "test_older_tflm.py",
+    "test_paper_results.py",
+}
 """Tests of the benchmarks themselves: the only ones that import them."""
 
 

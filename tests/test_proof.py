@@ -219,24 +219,3 @@ def test_where_only_tflite_runtime_differs_at_int16_one_scale_for_each_dense_lay
     # The command line shows the report.
     assert any("Use --per-tensor" in note for note in caught.value.report.notes) is (runtime == "tflite-runtime")
     assert sqp_tflite.export(model, per_tensor=True, **given).report.verdict == "ok"
-
-
-@pytest.mark.large
-def test_the_remedy_for_rnnoise_at_int16_works_from_the_shell(command, tmp_path):
-    """Trained, on made-up data: tflite-runtime refuses to agree as the target, and so it does beside TFLM."""
-    from benchmarks import architectures
-
-    model = architectures.trained("Z14")
-    model.save(place := tmp_path / "rnnoise.keras")
-    (values,) = architectures.data_of(model, "Z14", 64, seed=2)[0].values()
-    np.savez(tmp_path / "d.npz", x=values)
-    options = "--quantize int16x8 --replace accurate --head logits --target".split()
-    for target in ("tflite-runtime", "tflm"):
-        call = ["sqp-export", place, "--data", tmp_path / "d.npz", *options, target]
-        refused = command(*call)
-        assert refused.code == 3 and "Use --per-tensor, which gives each of these layers one." in " ".join(
-            refused.err.split()
-        )
-        assert not place.with_suffix(".tflite").exists()
-        assert command(*call, "--per-tensor").code == 0
-        place.with_suffix(".tflite").unlink()

@@ -6,11 +6,11 @@ import functools
 import re
 from dataclasses import dataclass
 
-from sqp_keras.forms import SHARE_SCOPE
-
 FORM_SCOPE = "sqp.act"
 """The TensorFlow name scope of every activation that export writes; tensor names show it."""
 
+SHARE_SCOPE = "sqp.share"
+"""That of `sqp_keras.forms.SHARE_SCOPE`, the last steps of a softmax; the import would bring Keras into every child."""
 
 MODEL_SCOPE = "sqp.model"
 """The scope of what a model computes itself, outside of its layers."""

@@ -201,9 +201,8 @@ def _numbers(parser: argparse.ArgumentParser) -> None:
         "--lowering",
         choices=LOWERINGS,
         help="how an integer model writes an activation: algebraic in float between conversions, table as 256 entries "
-        "(int8; any activation; the fastest on a microcontroller), integer in int16 without float (the "
-        "slowest there) (default: algebraic; for TensorFlow Lite Micro and NPUs table at int8; for NPUs integer at "
-        "int16x8)",
+        "(int8; any activation; the fastest on a microcontroller), integer in int16 without float (the slowest there) "
+        "(default: algebraic; table at int8 for TensorFlow Lite Micro and NPUs; integer at int16x8 for NPUs)",
     )
 
 

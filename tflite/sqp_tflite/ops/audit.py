@@ -325,10 +325,7 @@ def _scales(subgraph: Subgraph, op: Op, target: str, layers: LayerNames) -> Find
 
 
 def _open_shapes(graph: Graph, layers: LayerNames) -> list[Finding]:
-    """A batch that is open runs as 1; any other open dimension is one finding, for the input that it comes from.
-
-    What a loop computes may be open for other reasons; loops are refused as such.
-    """
+    """A batch that is open runs as 1; others are findings of their inputs (loops are refused as such)."""
     inputs = [tensor for tensor in graph.inputs if not tensor.ranked or any(place > 0 for place in tensor.open)]
     if not inputs and not any(tensor.open for tensor in graph.inputs):
         inputs = [tensor for tensor in graph.main.tensors if tensor.open][:1]

@@ -5,10 +5,9 @@ Of 8 bits, the mean of the powers and its reciprocal would each add an error as 
 
 from __future__ import annotations
 
-from sqp_keras.forms import SHARE_SCOPE
 from sqp_tflite.flatbuffer.elementwise import ELEMENTWISE
 from sqp_tflite.flatbuffer.graph import Subgraph
-from sqp_tflite.layer_names import in_scope
+from sqp_tflite.layer_names import SHARE_SCOPE, in_scope
 from sqp_tflite.ops.policy import kernels
 from sqp_tflite.quantize.states import widens
 
