@@ -176,7 +176,8 @@ def export(
         no_conversions=no_conversions, state=state, step=step, data=data, names=names, imports=imports,
         trust_code=trust_code, hard_sigmoid=hard_sigmoid, replace=replace, head=head, max_error=max_error,
         positive=positive, max_change=max_change, dry_run=dry_run, emit=emit, c_style=c_style, ram=ram, flash=flash,
-        max_memory=max_memory, reference=reference, faithful=faithful, reports=reports, command=command,
+        max_memory=max_memory, reference=reference, faithful=faithful, half=half, safe_half=safe_half,
+        reports=reports, command=command,
     )  # fmt: skip
     return run(options, accept.optional(accept.function)("`progress`", progress))
 
