@@ -1,14 +1,16 @@
 """Each code has its entry, each entry its code, and what the page quotes of other programs is what they print."""
 
 import ast
+import errno
 import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
-from sqp_tflite import errors, troubleshooting
+from sqp_tflite import errors, files, troubleshooting
 from sqp_tflite.cli import commands
+from sqp_tflite.places import Place
 from sqp_tflite.report import Kind
 
 ROOT = Path(__file__).parent.parent
@@ -70,3 +72,22 @@ def test_a_refusal_leads_to_its_entry(tmp_path, capfd, monkeypatch):
     file = ROOT / "tests" / "data" / "two_inputs_int8.tflite"
     assert commands.inspect_main([str(file), "--target", "tflite-runtime", "--max-memory", "1"]) == 2
     assert capfd.readouterr().err.rstrip().endswith("(SQP-E014)")
+
+
+@pytest.mark.parametrize(("given", "code"), [("-", "SQP-E013"), ("cut", "SQP-E021")])
+def test_a_module_with_several_subjects_names_the_right_one(given, code, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("cut").mkdir()
+    Path("cut/saved_model.pb").write_bytes(b"\x08\x01\x12\xff")
+    assert commands.export_main([given]) == 2
+    assert f"({code})" in capfd.readouterr().err
+
+
+def test_a_full_disk_is_about_the_output(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_stage", full)
+    with pytest.raises(errors.OutputError, match="No space left") as caught:
+        files.write_all({Place(tmp_path / "o.tflite"): b"x"}, ())
+    assert caught.value.code == "SQP-E012" and list(tmp_path.iterdir()) == []

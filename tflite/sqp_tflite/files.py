@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import InputFileError
+from sqp_tflite.errors import InputFileError, OutputError
 from sqp_tflite.places import Place, check_distinct, check_regular, followed, kind
 
 _GRAPH = "saved_model.pb"
@@ -35,7 +35,7 @@ def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None
         inputs: Files and folders that were read; no output may replace them.
 
     Raises:
-        InputFileError: An output is neither a new nor a regular file, or is an input, or cannot be written; existing
+        OutputError: An output is neither a new nor a regular file, or is an input, or cannot be written; existing
             files stay unchanged.
     """
     check_distinct(tuple(files), tuple(inputs))
@@ -56,7 +56,7 @@ def write_all(files: Mapping[Place, bytes], inputs: Iterable[Path] = ()) -> None
             os.replace(temporary, path)
         done = True
     except OSError as error:
-        raise InputFileError(
+        raise OutputError(
             f"Every file of an export must be writable. Received: {quoted(current.path)}, {error.strerror}. Nothing "
             f"was written. Choose another place with {current.move}."
         ) from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from sqp_tflite.accept import quoted
-from sqp_tflite.errors import EnvironmentMissingError, OutputError
+from sqp_tflite.errors import EnvironmentMissingError, InputFileError, OutputError
 from sqp_tflite.files import write_all
 from sqp_tflite.places import Identity, Place, identity, identity_of, read_files
 from sqp_tflite.report import Report, json_text
@@ -47,7 +47,7 @@ def piped(options: argparse.Namespace) -> Piped:
 
 
 def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
-    """Raises `OutputError` if a dash is where it means nothing, or if standard output cannot be used as asked.
+    """Raises an error if a dash is where it means nothing, or if standard output cannot be used as asked.
 
     Args:
         options: The call's.
@@ -56,7 +56,7 @@ def check(options: argparse.Namespace, out: IO[str], closed: bool) -> None:
     """
     for name in _READ:
         if getattr(options, name, None) == DASH:
-            raise OutputError(
+            raise InputFileError(
                 "An input must be a file or a folder: a model is read in several places, which a stream does not "
                 "allow. Received: -, standard input. Save it to a file first; a file whose name is a dash is ./-"
             )

@@ -15,7 +15,7 @@ from typing import Any
 
 import keras
 
-from sqp_tflite.errors import ModelFileError
+from sqp_tflite.errors import InputFileError, ModelFileError
 from sqp_tflite.files import check_model
 from sqp_tflite.limits import Limit
 from sqp_tflite.source import archives, declared, hdf5, hooks, keras2_config, keras2_file, keras2_package
@@ -157,7 +157,7 @@ def _config(path: Path, limit: Limit) -> tuple[dict[str, Any], str]:
         with path.open("rb") as file:
             head = file.read(8)
     except OSError as error:
-        raise ModelFileError(f"`{path}` cannot be read: {error.strerror}. Check its permissions.") from error
+        raise InputFileError(f"`{path}` cannot be read: {error.strerror}. Check its permissions.") from error
     if head[:4] == b"PK\x03\x04":
         return _keras_config(path, limit)
     if head == b"\x89HDF\r\n\x1a\n":

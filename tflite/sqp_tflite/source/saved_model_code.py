@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqp_tflite.errors import CodeInFileError, barred
+from sqp_tflite.errors import CodeInFileError, InputFileError, ModelFileError, barred
 from sqp_tflite.wording import LONGEST_NAME, harmless, joined, said, shortened
 
 _OUTSIDE = {
@@ -101,7 +101,8 @@ def refuse_code(path: Path, graphs: Sequence[Any] | None = None) -> None:
         graphs: Its MetaGraphDefs, or what is loaded of them; None to read all of them.
 
     Raises:
-        CodeInFileError: It holds such operators, or `saved_model.pb` is damaged.
+        CodeInFileError: It holds such operators.
+        ModelFileError: `saved_model.pb` is damaged.
     """
     found = list(dict.fromkeys(suspect for graph in graphs or meta_graphs(path) for suspect in suspects(graph)))
     if not found:
@@ -125,7 +126,7 @@ def meta_graphs(path: Path) -> Sequence[Any]:
         path: Folder of the SavedModel.
 
     Raises:
-        CodeInFileError: `saved_model.pb` is damaged.
+        ModelFileError: `saved_model.pb` is damaged.
     """
     return tuple(saved_model(path).meta_graphs)
 
@@ -137,7 +138,8 @@ def saved_model(path: Path) -> Any:
         path: Folder of the SavedModel.
 
     Raises:
-        CodeInFileError: It is damaged.
+        InputFileError: It may not be read.
+        ModelFileError: It is damaged.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
@@ -145,9 +147,9 @@ def saved_model(path: Path) -> Any:
     try:
         return SavedModel.FromString((path / "saved_model.pb").read_bytes())
     except PermissionError as error:
-        raise CodeInFileError(barred(error)) from error
+        raise InputFileError(barred(error)) from error
     except (DecodeError, OSError) as error:
-        raise CodeInFileError(
+        raise ModelFileError(
             f"`{path / 'saved_model.pb'}` must be a readable SavedModel. Received: {said(error)}. Save the model again."
         ) from error
 
