@@ -247,6 +247,18 @@ def row(name: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+FIRST = (
+    "Export the untrained model before you train it: `sqp-export model.keras` names each layer that does not "
+    "get through, and what to do. Dense, Conv1D, Conv2D, DepthwiseConv2D, SeparableConv2D, Conv2DTranspose, "
+    "pooling, normalization, Dropout, Embedding, Reshape, Flatten, Add, Concatenate, LSTM and GRU are in "
+    "[published networks](architectures.md); here are the kinds of layers that often do not survive a "
+    "conversion. Layers of your own: [existing "
+    "models](existing_models.md#custom-layers-and-activations-of-your-own). Operators of each target: "
+    "[operators](operators.md)."
+)
+"""What a reader of the page wants to know before the figures."""
+
+
 def page(lines: list[str]) -> str:
     """Returns the page of all rows."""
     head = ["| kind | float32 | int8 table | stock int8 | int8 table is |", "|---|---|---|---|---|"]
@@ -254,7 +266,9 @@ def page(lines: list[str]) -> str:
     text[0] = f"Made by `python -m benchmarks.kinds`. {text[0]}"
     worse = [line.split(" | ")[0].removeprefix("| ") for line in lines if line.split(" | ")[-1].startswith("behind")]
     last = f"Behind stock int8: {', '.join(worse) or 'none'}."
-    return "\n".join(["# Which layers can be exported", "", "\n\n".join(text), "", *head, *lines, "", last, ""])
+    return "\n".join(
+        ["# Supported layers: which can be exported", "", "\n\n".join((FIRST, *text)), "", *head, *lines, "", last, ""]
+    )
 
 
 def main(names: list[str], held: Path | None) -> None:
