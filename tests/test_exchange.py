@@ -499,11 +499,8 @@ def test_the_page_on_existing_models_holds():
 BAD_CALLS = {
     "no rule": (["--replace", "precise"], "--replace must be accurate, fast or a list ACT=RULE. Received: 'precise'"),
     "no activation": (["--replace", "=accurate"], "For example silu=accurate"),
-    "an unknown rule": (["--replace", "softplus=precise"], "'precise' for `hidden`"),
-    "an unknown name": (
-        ["--replace", "softplsu=accurate"],
-        "Received: 'softplsu' in `rule` or `keep`. The model has: hidden",
-    ),
+    "an unknown rule": (["--replace", "softplus=precise"], "'precise' for 'softplus'"),
+    "an unknown name": (["--replace", "softplsu=accurate"], "Received: 'softplsu'. The model has: hidden"),
     "a name twice": (["--replace", "softplus=accurate,softplus=fast"], "Received: 'softplus' twice"),
     "a bound of nothing": (["--replace", "accurate", "--max-error", "0"], "above 0 and below 1. Received: '0'."),
     "a bound in words": (["--replace", "accurate", "--max-error", "small"], "Received: 'small'. For example"),

@@ -57,7 +57,8 @@ def test_unchanged_ones_have_reasons():
     [
         ({"rule": "exact"}, ValueError, 'accurate", "fast" or a mapping'),
         ({"rule": 3}, TypeError, "`rule` is"),
-        ({"rule": {"silu": "smooth"}}, ValueError, "Received: 'smooth' for `dense"),
+        ({"rule": {"silu": "smooth"}}, ValueError, "Received: 'smooth' for 'silu'"),
+        ({"rule": {"elu": "smooth", "silu": "fast"}}, ValueError, "Received: 'smooth' for 'elu'"),
         ({"rule": {"silu": 3}}, TypeError, "A rule is a string or a layer"),
         ({"rule": {"nowhere": "fast"}}, ValueError, "Received: 'nowhere'.*The model has: dense"),
         ({"keep": "silu"}, TypeError, "`keep` is a list"),

@@ -111,8 +111,14 @@ def decide(
         # An activation that this model does not use may be named: one table of rules can serve many models.
         if key != "*" and canonical(key) not in known and canonical(key) not in _activations():
             raise ValueError(
-                f"A rule is for an activation or a layer of the model. Received: {accept.shown(key)} in `rule` or "
-                f"`keep`. The model has: {_some(sorted({site.label for site in sites}))}."
+                f"A rule is for an activation or a layer of the model. Received: {accept.shown(key)}. "
+                f"The model has: {_some(sorted({site.label for site in sites}))}."
+            )
+    for name, value in rules.items():
+        if isinstance(value, str) and value not in (*RULES, "keep") and canonical(value) not in _activations():
+            raise ValueError(
+                'A rule is "accurate", "fast", "keep" or the name of an activation. Received: '
+                f"{accept.shown(value)} for {accept.shown(name)}."
             )
     kept = {canonical(name) for name in keep}
     made = (_decide(site, rules, kept, max_error, has_data) for site in sites)
@@ -202,11 +208,6 @@ def _decide(site: Site, rules: Mapping[str, Any], keep: set[str], max_error: flo
 
 def _named(site: Site, was: str, rule: str) -> Decision:
     name = canonical(rule)
-    if name not in _activations():
-        raise ValueError(
-            f'A rule is "accurate", "fast", "keep" or the name of an activation. Received: {accept.shown(rule)} for '
-            f"`{site.label}`."
-        )
     if name == was:
         return Decision(site, was, cause=Cause.SAME)
     return Decision(site, was, form="squareplus" if name == "squareplus" else "named", of=name)
