@@ -151,7 +151,7 @@ def test_the_commands_that_are_printed_work_when_pasted(folder, fresh, command, 
     assert shlex.split(option) == ["--map", f"{PLUS_ONE}=ACT"]
     assert "--import MODULE" in ran.err
     ran = command("sqp-export", path, "--import", "my_parts", "--dry-run", "--json", cwd=folder)
-    assert ran.code == 0 and json.loads(ran.out)["verdict"] == "ok", ran.err
+    assert ran.code == 0 and json.loads(ran.out)["verdict"] == "planned", ran.err
 
 
 def test_the_live_model_exports_as_a_table(folder, fresh):

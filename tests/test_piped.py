@@ -177,7 +177,7 @@ def test_the_exit_code_says_that_the_bytes_were_not_taken(kind, model, tmp_path,
             os.close(kept)
     printed = capfd.readouterr().err
     assert code == 2 and printed.count("\n") == 1
-    assert printed.startswith("sqp-export: Standard output must take all 500 bytes of the file")
+    assert printed.startswith("sqp-export: SQP-E041: Standard output must take all 500 bytes of the file")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -68,10 +68,10 @@ def holds(package, words):
 def test_a_refusal_leads_to_its_entry(tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert commands.export_main(["none.keras"]) == 2
-    assert capfd.readouterr().err.rstrip().endswith("(SQP-E013)")
+    assert capfd.readouterr().err.startswith("sqp-export: SQP-E013: ")
     file = ROOT / "tests" / "data" / "two_inputs_int8.tflite"
     assert commands.inspect_main([str(file), "--target", "tflite-runtime", "--max-memory", "1"]) == 2
-    assert capfd.readouterr().err.rstrip().endswith("(SQP-E014)")
+    assert capfd.readouterr().err.startswith("sqp-inspect: SQP-E014: ")
 
 
 @pytest.mark.parametrize(("given", "code"), [("-", "SQP-E013"), ("cut", "SQP-E021")])
@@ -80,7 +80,7 @@ def test_a_module_with_several_subjects_names_the_right_one(given, code, tmp_pat
     Path("cut").mkdir()
     Path("cut/saved_model.pb").write_bytes(b"\x08\x01\x12\xff")
     assert commands.export_main([given]) == 2
-    assert f"({code})" in capfd.readouterr().err
+    assert capfd.readouterr().err.startswith(f"sqp-export: {code}: ")
 
 
 def test_a_full_disk_is_about_the_output(tmp_path, monkeypatch):

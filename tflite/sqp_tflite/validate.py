@@ -59,13 +59,13 @@ def validate(options: ExportOptions) -> None:
     check_accelerator(options.wanted.target, options.accelerator, options.npu_only)
     _check_combination(options)
     _check_bound(options)
+    check_kinds(options.artefacts, options.wanted.target)
+    check_names(options.reports)
     if options.dry_run and options.reports:
         raise OptionError(
             "A dry run writes no files. Received: --dry-run with --report "
             f"{quoted(options.reports[0])}. Use --json or --report - for the plan, or leave --dry-run out."
         )
-    check_kinds(options.artefacts, options.wanted.target)
-    check_names(options.reports)
     if not options.dry_run:  # A plan is made from the model only.
         _require_means(options)
     check_places(places(options), inputs(options))

@@ -249,7 +249,8 @@ def _tell(call: Call, program: str, error: ExportError) -> None:
             print(error.remedy, file=call.err)
         print(f"More about this: {address(_first_code(error))}", file=call.err)
         return
-    print(f"{program}: {error} ({_first_code(error)})", file=call.err)
+    # In front: what is at the end, often a command, is to be pasted.
+    print(f"{program}: {_first_code(error)}: {error}", file=call.err)
 
 
 def _first_code(error: ExportError) -> str:

@@ -152,10 +152,11 @@ def show_files(console: Console, folder: Path, files: tuple[str, ...], reports: 
 def show_findings(console: Console, findings: tuple[Finding, ...]) -> None:
     """Prints each finding with its rule and remedy; of thousands only the first, JSON and HTML have them all."""
     for finding in findings[:_MOST_FINDINGS]:
-        console.print(Text.assemble(("  x ", "red"), (finding.layer, "bold"), f": {finding.rule}"))
+        code = FINDINGS[finding.kind.value]
+        console.print(Text.assemble(("  x ", "red"), (finding.layer, "bold"), f": {finding.rule}", (f" {code}", "dim")))
         if finding.received:
             console.print(f"      received: {finding.received}", style="dim", highlight=False, markup=False)
-        console.print(_plain(f"      {finding.remedy} ({FINDINGS[finding.kind.value]})".replace("  (", " (")))
+        console.print(_plain(f"      {finding.remedy}"))
     _more(console, len(findings) - _MOST_FINDINGS)
 
 

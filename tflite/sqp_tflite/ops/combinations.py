@@ -36,6 +36,7 @@ _NEEDS = {
 _FASTEST = {
     **{("int8", target): "table" for target in ("tflm", "tflm@2023", *NPUS)},
     **{("int16x8", target): "integer" for target in NPUS},
+    **{("float32", target): "table" for target in NPUS},  # For what is proposed instead.
 }
 """The lowering that is measured to be the fastest where that is not the float island (`benchmarks/lite_forms.py`,
 `benchmarks/mcu`; docs/speed.md has the tables)."""
