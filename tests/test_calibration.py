@@ -76,3 +76,20 @@ def test_what_is_no_number_is_refused_with_its_row(value):
     high[5, 1] = value
     with pytest.raises(BadInputError, match="`head` for row 5 .1 rows in total"):
         calibration.check(made(low, high), LAYERS)
+
+
+def test_notes_are_about_what_a_user_knows_and_not_about_the_inside_of_an_activation():
+    low, high = ordinary()
+    names = ("dense/MatMul", "dense/sqp.act/mul", "dense/sqp.act/add")
+    inside, result = low.copy(), high.copy()
+    inside[3] = 1e9
+    planted = Calibration(names, np.stack([low[:, 0]] * 3, 1), np.stack([high[:, 0], inside[:, 0], result[:, 0]], 1))
+    assert calibration.notes(planted, LAYERS)  # The planted fault is seen where all are looked at ...
+    assert calibration.notes(planted, LAYERS, frozenset(names) - {"dense/sqp.act/mul"}) == ()  # ... and is no fault.
+
+
+def test_a_step_has_no_row_of_the_users_data():
+    low, high = ordinary()
+    high[3] = 1e6
+    (note,) = calibration.notes(made(low, high), LAYERS, step=True)
+    assert note.startswith("1 time step of ") and "Check the sequences" in note and "Row" not in note

@@ -120,7 +120,11 @@ def cc_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("file", type=_path, metavar="FILE.tflite", help="a file whose operators have a C form")
     parser.add_argument(
-        "-o", "--output", type=_path, metavar="DIR", help="folder for the code (default: the file's name with _code)"
+        "-o",
+        "--output",
+        type=_path,
+        metavar="DIR",
+        help="folder for the code (default: the file's name in lower case with _code)",
     )
     _style(parser)
     _memory(parser)

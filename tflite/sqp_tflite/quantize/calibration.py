@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sqp_tflite.errors import DataError
-from sqp_tflite.layer_names import LayerNames
+from sqp_tflite.flatbuffer.graph import Subgraph
+from sqp_tflite.layer_names import LayerNames, in_scope
 
 FEW_SAMPLES = 32
 """With fewer samples a range is likely to miss values that the device will see."""
@@ -123,8 +124,29 @@ def _check_exponents(
         )
 
 
-def notes(calibration: Calibration, layers: LayerNames) -> tuple[str, ...]:
-    """Returns what the user should know about the ranges, in sentences."""
+def outside(main: Subgraph) -> frozenset[str]:
+    """Returns the names of the tensors that a user knows: not those between the operators of an activation's form."""
+    results = {index for op in main.ops if in_scope(main.tensors[op.outputs[0]].name) for index in op.outputs}
+    read = {index for op in main.ops if not in_scope(main.tensors[op.outputs[0]].name) for index in op.inputs}
+    inner = results - read - set(main.outputs)
+    return frozenset(tensor.name for tensor in main.tensors if tensor.index not in inner)
+
+
+def notes(
+    calibration: Calibration, layers: LayerNames, own: frozenset[str] | None = None, step: bool = False
+) -> tuple[str, ...]:
+    """Returns what the user should know about the ranges, in sentences.
+
+    Args:
+        calibration: The ranges.
+        layers: Layer names.
+        own: The tensors that users know, see `outside`; None for all.
+        step: Whether the samples are time steps of sequences, whose numbers say nothing to the user.
+    """
+    if own is not None:
+        kept = [place for place, name in enumerate(calibration.names) if name in own]
+        names = tuple(calibration.names[place] for place in kept)
+        calibration = Calibration(names, calibration.low[:, kept], calibration.high[:, kept])
     count = len(calibration.low)
     found = []
     if count < FEW_SAMPLES:
@@ -133,12 +155,12 @@ def notes(calibration: Calibration, layers: LayerNames) -> tuple[str, ...]:
             f"device. Pass {FEW_SAMPLES} or more."
         )
     if count > 2:
-        found += _outlier_notes(calibration, layers)
+        found += _outlier_notes(calibration, layers, step)
     found += _constant_notes(calibration, layers)
     return tuple(found)
 
 
-def _outlier_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
+def _outlier_notes(calibration: Calibration, layers: LayerNames, step: bool) -> list[str]:
     count = len(calibration.low)
     for handful in range(1, max(1, math.floor(count * HANDFUL)) + 1):
         ratio, width, without = _widened(calibration, handful)
@@ -148,10 +170,12 @@ def _outlier_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
         extremes = np.maximum(calibration.high[:, column], -calibration.low[:, column])
         rows = sorted(int(row) for row in np.argsort(extremes)[-handful:])
         affected = len({layers.of(calibration.names[i]) for i in np.flatnonzero(ratio >= WIDENED_BY)})
+        which = f"{handful} time step{'s' if handful > 1 else ''}" if step else _rows(rows)
+        what = "the sequences for numbers that stand out" if step else "these rows"
         return [
-            f"{_rows(rows)} of {count} set{'s' if handful == 1 else ''} the range of {affected} layer(s): "
+            f"{which} of {count} set{'s' if handful == 1 else ''} the range of {affected} layer(s): "
             f"`{layers.of(calibration.names[column])}` spans {width[column]:.3g} with and {without[column]:.3g} "
-            f"without, so that ordinary inputs use 1/{ratio[column]:.0f} of the codes. Check these rows, or "
+            f"without, so that ordinary inputs use 1/{ratio[column]:.0f} of the codes. Check {what}, or "
             "remove them."
         ]
     return []
@@ -176,12 +200,15 @@ def _constant_notes(calibration: Calibration, layers: LayerNames) -> list[str]:
     low, high = calibration.low.min(axis=0), calibration.high.max(axis=0)
     flat = (high - low <= 0) if len(calibration.low) > 1 else np.zeros(len(low), bool)
     tiny = np.maximum(np.abs(low), np.abs(high)) < SMALLEST_RANGE
+    large = {layers.of(calibration.names[i]) for i in np.flatnonzero(~tiny)}
     found = []
     for mask, what in (
         (flat & ~tiny, "give the same number for every input"),
-        (tiny, f"stay below {SMALLEST_RANGE:g} on the data, which int8 cannot tell from 0"),
+        (tiny, f"stay below {SMALLEST_RANGE:g} on the data, which integers of this range cannot tell from 0"),
     ):
-        names = list(dict.fromkeys(layers.of(calibration.names[i]) for i in np.flatnonzero(mask)))
+        named = dict.fromkeys(layers.of(calibration.names[i]) for i in np.flatnonzero(mask))
+        # A squareplus of 0 is 1: a layer with such a result is not close to 0, whatever its sums are.
+        names = [name for name in named if mask is not tiny or name not in large]
         if names:
             found.append(
                 f"{len(names)} layer(s) {what}: {', '.join(f'`{name}`' for name in names[:5])}"

@@ -115,7 +115,8 @@ def _reduced(
         exponents = {names[op.outputs[0]]: names[op.inputs[0]] for op in main.ops if op.name == "EXP"}
         calibration.check(found, layers, exponents)
         known = whole_codes([main.tensors[index].name for index in main.inputs], request)
-        ranges, notes = shared(found.ranges() | known, main, request.states), calibration.notes(found, layers)
+        ranges = shared(found.ranges() | known, main, request.states)
+        notes = calibration.notes(found, layers, calibration.outside(main), request.step)
         notes += _state_notes(samples, main, request)
     quantized = worker.call("sqp_tflite.quantize.recipe:quantize_here", named, request, ranges)
     if wide := sorted(quantized.wide.inputs):
