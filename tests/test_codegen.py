@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sqp_tflite import export
-from sqp_tflite.cli import coding
+from sqp_tflite.cli import coding, commands
 from sqp_tflite.codegen.arithmetic import Multiplier, multiplier, requantized
 from sqp_tflite.codegen.elementwise import BUILDERS
 from sqp_tflite.codegen.families import KERNELS, MOVERS
@@ -402,3 +402,28 @@ def test_every_geometry_equals_the_interpreter(tmp_path, name, form):
     library = host_code.compiled([model], tmp_path)
     inputs = host_code.samples(model.graph, 100)
     assert host_code.different(host_code.run(library, model, inputs), host_code.expected(model, inputs)) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_file_with_one_byte_changed_becomes_code_or_a_message(seed, tmp_path, capfd):
+    """Any byte: what no list of faults foresees is a message, too, and leaves nothing behind."""
+    rng = np.random.default_rng(seed)
+    whole = (Path(__file__).parent / "data" / "two_inputs_int8.tflite").read_bytes()
+    for case in range(15):
+        content = bytearray(whole)
+        content[rng.integers(len(content))] = rng.integers(256)
+        (tmp_path / "m.tflite").write_bytes(content)
+        folder = tmp_path / f"code{case}"
+        code = commands.cc_main([str(tmp_path / "m.tflite"), "-o", str(folder), "--quiet"])
+        printed = capfd.readouterr().err
+        assert code in (0, 1, 2) and "fault of the program" not in printed
+        assert folder.exists() == (code == 0)
+        assert bool(printed) == (code != 0)
+
+
+def test_what_no_list_of_faults_foresees_is_a_message(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr("sqp_tflite.cli.coding.plan", lambda _: {}["8"])
+    file = Path(__file__).parent / "data" / "two_inputs_int8.tflite"
+    assert commands.cc_main([str(file), "-o", str(tmp_path / "code")]) == 2
+    assert "sqp-cc: SQP-E026: What a file declares must fit together" in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []

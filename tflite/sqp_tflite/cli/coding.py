@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from sqp_tflite.codegen.package import FILES, package
 from sqp_tflite.codegen.plan import plan
 from sqp_tflite.codegen.vectors import made_up
 from sqp_tflite.emit.emit import Artefact, check_own
-from sqp_tflite.errors import RefusedError
+from sqp_tflite.errors import RefusedError, TFLiteFileError
 from sqp_tflite.files import check_input, write_all
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.layer_names import THE_MODEL
@@ -22,7 +23,7 @@ from sqp_tflite.limits import limit
 from sqp_tflite.places import Place, check_places
 from sqp_tflite.report import Finding, Kind
 from sqp_tflite.run.interpreters import RuntimeFailedError, require_room
-from sqp_tflite.wording import harmless
+from sqp_tflite.wording import harmless, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +99,31 @@ def coded(
     content, what = bytes_of(str(source), allowed=allowed)
     _, graph = opened(content, what)
     require_room(graph, quoted(source), allowed)
-    plan(graph)  # Refuses before the interpreter runs.
+    with _coherent(source):
+        plan(graph)  # Refuses before the interpreter runs.
     try:
         vectors = made_up(graph, content)
     except RuntimeFailedError as error:
         rule = f"TensorFlow Lite Micro, whose outputs are in the self-test, does not run the file: {error}."
         finding = Finding(THE_MODEL, "", "", rule, "See what it lacks with sqp-inspect.", Kind.OP)
         raise RefusedError(f"The file cannot become C code:\n- {finding}", (finding,)) from error
-    _, files = package(graph, style, source.name, vectors)
+    with _coherent(source):
+        _, files = package(graph, style, source.name, vectors)
     manifest = json.loads(files[f"{style.prefix}_manifest.json"])
     return Coding(source, target, files, {**manifest, "folder": str(target)}, vectors is not None)
+
+
+@contextlib.contextmanager
+def _coherent(source: Path) -> Iterator[None]:
+    """Makes a message of what numbers and places raise that no writer means: any byte of a file may be damaged."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise TFLiteFileError(
+            f"What a file declares must fit together to become C code. Received: {quoted(source)}, where it does not "
+            f"({type(error).__name__}: {said(error)}). Fetch or make the file again. If TensorFlow Lite Micro runs it, "
+            "please report it, with the file."
+        ) from error
 
 
 def _artefact(prefix: str, path: str, header: str) -> Artefact:
