@@ -289,7 +289,7 @@ def test_the_command_writes_a_folder_that_compiles(command, tmp_path):
     subprocess.run(["gcc", "-std=c99", "-c", "net.c", "net_selftest.c"], cwd=tmp_path / "net_code", check=True)
     (tmp_path / "net_code" / "net.c").write_text("mine")
     done = command("sqp-cc", tmp_path / "net.tflite")
-    assert done.code == 2 and "replaces only files that it has made" in done.err
+    assert done.code == 2 and "Only files that this program has made are replaced" in done.err
 
 
 @pytest.mark.parametrize("shift", [-31, -8, -1, 0, 3])

@@ -178,7 +178,7 @@ def test_the_users_own_files_in_the_project_stay(name, folder, capfd):
     Path("m", name).parent.mkdir(parents=True)
     Path("m", name).write_text("mine")
     said = refused(["m.keras", "--emit", "project"], capfd)
-    assert f"`m/{name}`, which exists and has no header" in said and "another --c-prefix" in said
+    assert f"`m/{name}`, which exists and has no header" in said and "another place or --c-prefix" in said
     # The remedies.
     validate(ExportOptions("m.keras", Path("m.tflite"), emit=("project",), c_style=CStyle("other")))
     Path("m", name).unlink()
@@ -187,7 +187,7 @@ def test_the_users_own_files_in_the_project_stay(name, folder, capfd):
 
 def test_the_users_own_file_beside_the_output_stays(folder, capfd):
     Path("m_data.c").write_text("int mine;")
-    assert "replaces only files that it has made" in refused(["m.keras", "--emit", "c"], capfd)
+    assert "Only files that this program has made are replaced" in refused(["m.keras", "--emit", "c"], capfd)
 
 
 def test_artefacts_replace_themselves(folder):

@@ -110,8 +110,9 @@ def decide(
     for key in [*rules, *keep]:
         # An activation that this model does not use may be named: one table of rules can serve many models.
         if key != "*" and canonical(key) not in known and canonical(key) not in _activations():
+            where = "" if key in rules else " in `keep`"
             raise ValueError(
-                f"A rule is for an activation or a layer of the model. Received: {accept.shown(key)}. "
+                f"A rule is for an activation or a layer of the model. Received: {accept.shown(key)}{where}. "
                 f"The model has: {_some(sorted({site.label for site in sites}))}."
             )
     for name, value in rules.items():

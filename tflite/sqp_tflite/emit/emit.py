@@ -101,8 +101,8 @@ def check_own(folder: Path, files: Iterable[Artefact]) -> None:
     for file in files:
         if (folder / file.path).is_file() and not _ours(folder / file.header):
             raise OptionError(
-                f"--emit replaces only files that it has made. Received: {accept.quoted(folder / file.path)}, which "
-                f'exists and has no header "{MADE_BY}". Rename or remove it, or choose another --c-prefix.'
+                f"Only files that this program has made are replaced. Received: {accept.quoted(folder / file.path)}, "
+                f'which exists and has no header "{MADE_BY}". Rename or remove it, or choose another place or --c-prefix.'
             )
 
 
