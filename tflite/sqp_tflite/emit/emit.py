@@ -102,7 +102,8 @@ def check_own(folder: Path, files: Iterable[Artefact]) -> None:
         if (folder / file.path).is_file() and not _ours(folder / file.header):
             raise OptionError(
                 f"Only files that this program has made are replaced. Received: {accept.quoted(folder / file.path)}, "
-                f'which exists and has no header "{MADE_BY}". Rename or remove it, or choose another place or --c-prefix.'
+                f'which exists and has no header "{MADE_BY}". Rename or remove it, or choose another place or '
+                "--c-prefix."
             )
 
 
