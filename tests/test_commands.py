@@ -19,8 +19,8 @@ import keras
 import numpy as np
 import pytest
 
-from sqp_tflite import files, worker
-from sqp_tflite.cli import arguments, commands, imports, progress
+from sqp_tflite import files, options, worker
+from sqp_tflite.cli import arguments, commands, imports, progress, readers
 from sqp_tflite.emit import KINDS
 
 DATA = Path(__file__).parent / "data"
@@ -204,14 +204,14 @@ def test_bad_call_says_so_on_standard_error_and_exits_with_2(case, capfd, tmp_pa
 
 
 def test_an_option_of_the_command_line_exists_for_every_artefact():
-    assert arguments.ARTEFACTS == KINDS
+    assert options.ARTEFACTS == KINDS
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("1", 1), ("200k", 204800), ("1.5K", 1536), ("2M", 2 << 20), ("64 kB", 65536), ("1MiB", 1 << 20)]
 )
 def test_budgets_take_units(text, size):
-    assert arguments._bytes(text) == size
+    assert readers.size(text) == size
 
 
 def test_export_writes_everything_it_was_asked_for(exported, model):

@@ -54,13 +54,13 @@ def export_parser() -> argparse.ArgumentParser:
     )
     firmware.add_argument(
         "--ram",
-        type=readers.bytes,
+        type=readers.size,
         metavar="BYTES",
         help="max arena size; k is 1024, M is 1024*1024, G is 1024*1024*1024",
     )
     firmware.add_argument(
         "--flash",
-        type=readers.bytes,
+        type=readers.size,
         metavar="BYTES",
         help="max size of the model file, without the interpreter's code",
     )

@@ -25,7 +25,7 @@ def budgets(group: Any) -> None:
         ("--ram", "max arena size; k is 1024, M is 1024*1024, G is 1024*1024*1024"),
         ("--flash", "max size of the model file, without the interpreter's code"),
     ):
-        group.add_argument(name, type=readers.bytes, metavar="BYTES", help=words)
+        group.add_argument(name, type=readers.size, metavar="BYTES", help=words)
 
 
 def style(group: Any) -> None:
@@ -226,7 +226,7 @@ def memory(parser: argparse.ArgumentParser) -> None:
     """Adds the options about the limit on memory."""
     parser.add_argument(
         "--max-memory",
-        type=readers.bytes,
+        type=readers.size,
         metavar="SIZE",
         help="max memory that what a file declares may take, such as 2G (default: an eighth of the free memory)",
     )

@@ -24,7 +24,7 @@ def _read(accepted: accept.Accept) -> Callable[[str], Any]:
 
 
 artefacts = _read(accept.words(*ARTEFACTS))
-bytes = _read(accept.size)
+size = _read(accept.size)
 listed = _read(accept.listed)
 bound = _read(accept.fraction)
 positive = _read(accept.positive)
