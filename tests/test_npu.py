@@ -14,6 +14,7 @@ import pytest
 import sqp_tflite
 from models import converted, dense
 from sqp_tflite.cli.commands import inspect_main
+from sqp_tflite.codegen.plan import plan
 from sqp_tflite.emit.rendering import render
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.inspection import inspection
@@ -168,6 +169,9 @@ def test_a_compiled_file_is_known_as_one(emitted):
     for target in ("ethos-u55", "tflm"):
         (finding,) = inspection(emitted / "net_vela.tflite", target)[1].findings
         assert finding.kind is Kind.NPU and "Inspect the file that it was compiled from" in finding.remedy
+    with pytest.raises(sqp_tflite.RefusedError, match="Pass the file that it was compiled from") as caught:
+        plan(read((emitted / "net_vela.tflite").read_bytes()))
+    assert len(caught.value.findings) == 1
 
 
 def test_inspection_names_an_npu_that_has_the_operator(tmp_path):

@@ -21,7 +21,7 @@ from sqp_tflite.codegen.groups import Group, constant, reading
 from sqp_tflite.codegen.kernels import Kernel, Mover
 from sqp_tflite.codegen.moving import copy_of, view
 from sqp_tflite.codegen.pooling import pool_2d
-from sqp_tflite.codegen.refusal import Unsupported, finding, of_file, refuse
+from sqp_tflite.codegen.refusal import Unsupported, finding, of_compiled, of_file, refuse
 from sqp_tflite.codegen.source import C_TYPES
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
@@ -90,8 +90,9 @@ def plan(graph: Graph) -> Plan:
         RefusedError: Something has no C form; every reason is a finding.
     """
     builder = _Builder(graph.main)
-    findings = list(of_file(graph))
-    for op in graph.main.ops:
+    compiled = of_compiled(graph)
+    findings = list(compiled or of_file(graph))
+    for op in () if compiled else graph.main.ops:
         try:
             builder.take(op)
         except Unsupported as error:
