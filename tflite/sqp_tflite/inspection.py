@@ -11,7 +11,7 @@ from sqp_tflite.flatbuffer.graph import Graph, numbers, stored_weights
 from sqp_tflite.flatbuffer.read import bytes_of, opened
 from sqp_tflite.limits import limit
 from sqp_tflite.npu.judge import Judged, judged
-from sqp_tflite.npu.tables import COMMAND
+from sqp_tflite.npu.tables import of_compiled
 from sqp_tflite.ops import ways
 from sqp_tflite.ops.audit import audit, exp_and_log, op_rows, release_notes, silent, tensor_rows
 from sqp_tflite.ops.policy import ACCELERATOR, ADMITTED, NAMES, NPUS, RUNTIMES, kernels, kernels_of, runtime_of
@@ -22,6 +22,7 @@ from sqp_tflite.versions import versions
 from sqp_tflite.wording import joined
 
 _MOST_NAMED = 3
+_BEFORE_COMPILING = "Inspect the file that it was compiled from, with --target ethos-u55, ethos-u65 or ethos-u85."
 
 
 def inspection(
@@ -54,7 +55,7 @@ def inspection(
     interpreters.require_room(graph, what, allowed)
     runs, lacking = _runs(content, graph, target)
     needs = exp_and_log(graph)
-    compiled = _compiled(graph)
+    compiled = of_compiled(graph, _BEFORE_COMPILING)
     findings = compiled or (_grouped(lacking) if require != "free" else ()) + (
         _not_free(graph, needs) if require != "runs" else ()
     )
@@ -93,15 +94,6 @@ def inspection(
         command=command,
     )
     return graph, report
-
-
-def _compiled(graph: Graph) -> tuple[Finding, ...]:
-    """What is to be said about a file that an NPU's compiler has written: nothing here can look into it."""
-    if not any(op.name == COMMAND for _, op in graph.all_ops()):
-        return ()
-    rule = "The file is compiled for an NPU, which alone runs it: what it computes there is in commands."
-    remedy = "Inspect the file that it was compiled from, with --target ethos-u55, ethos-u65 or ethos-u85."
-    return (Finding("the file", COMMAND, "", rule, remedy, Kind.NPU),)
 
 
 def _placed(

@@ -21,10 +21,11 @@ from sqp_tflite.codegen.groups import Group, constant, reading
 from sqp_tflite.codegen.kernels import Kernel, Mover
 from sqp_tflite.codegen.moving import copy_of, view
 from sqp_tflite.codegen.pooling import pool_2d
-from sqp_tflite.codegen.refusal import Unsupported, finding, of_compiled, of_file, refuse
+from sqp_tflite.codegen.refusal import Unsupported, finding, of_file, refuse
 from sqp_tflite.codegen.source import C_TYPES
 from sqp_tflite.errors import RefusedError
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
+from sqp_tflite.npu.tables import of_compiled
 
 ALIASES = frozenset(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"))
 """Operators whose output is their input, with another shape."""
@@ -90,7 +91,7 @@ def plan(graph: Graph) -> Plan:
         RefusedError: Something has no C form; every reason is a finding.
     """
     builder = _Builder(graph.main)
-    compiled = of_compiled(graph)
+    compiled = of_compiled(graph, "Pass the file that it was compiled from.")
     findings = list(compiled or of_file(graph))
     for op in () if compiled else graph.main.ops:
         try:

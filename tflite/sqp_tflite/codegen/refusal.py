@@ -9,7 +9,6 @@ from sqp_tflite.codegen.arithmetic import LIMITS, RANGES
 from sqp_tflite.codegen.source import C_TYPES
 from sqp_tflite.flatbuffer.graph import Graph, Op, Tensor
 from sqp_tflite.layer_names import THE_MODEL
-from sqp_tflite.npu.tables import COMMAND
 from sqp_tflite.ops.audit import incoherent
 from sqp_tflite.ops.finite import not_finite
 from sqp_tflite.ops.policy import ADMITTED
@@ -46,14 +45,6 @@ def refuse(op: Op, rule: str, received: object) -> NoReturn:
         received: What it is instead.
     """
     raise Unsupported(op, rule, str(received))
-
-
-def of_compiled(graph: Graph) -> Sequence[Finding]:
-    """Returns what is to be said about a file that the compiler for an NPU has written."""
-    if not any(op.name == COMMAND for _, op in graph.all_ops()):
-        return ()
-    rule = "The file is compiled for an NPU, which alone runs it: what it computes there is in commands."
-    return (Finding("the file", COMMAND, "", rule, "Pass the file that it was compiled from.", Kind.NPU),)
 
 
 def of_file(graph: Graph) -> Sequence[Finding]:

@@ -17,9 +17,12 @@ from sqp_tflite.flatbuffer.edit import Editor, NewOp
 from sqp_tflite.flatbuffer.graph import Graph, Op, Subgraph, Tensor
 from sqp_tflite.flatbuffer.read import read
 from sqp_tflite.flatbuffer.tables import CODES, scale_of
+from sqp_tflite.report import Finding, Kind
 
 COMMAND = "CUSTOM:ethos-u"
 """The operator of a compiled file that hands its part to the NPU."""
+
+_RULE = "The file is compiled for an NPU, which alone runs it: what it computes there is in commands."
 
 _CONSTANTS = 1
 """Which of its inputs holds the constants."""
@@ -74,6 +77,18 @@ def lookups(graph: Graph) -> tuple[Lookup, ...]:
         if source.dtype == result.dtype == entries.dtype.name == "int8" and source.quantization and result.quantization:
             found.append(Lookup((cast.index, add.index, gather.index), source, result, entries.reshape(-1)))
     return tuple(found)
+
+
+def of_compiled(graph: Graph, remedy: str) -> tuple[Finding, ...]:
+    """Returns what is to be said about a file that an NPU's compiler has written: nothing here can look into it.
+
+    Args:
+        graph: Any file; () for one that no such compiler has written.
+        remedy: What to do with the file that it was compiled from.
+    """
+    if not any(op.name == COMMAND for _, op in graph.all_ops()):
+        return ()
+    return (Finding("the file", COMMAND, "", _RULE, remedy, Kind.NPU),)
 
 
 def with_tables(content: bytes, graph: Graph, compiler: Callable[[bytes], bytes]) -> bytes | None:
