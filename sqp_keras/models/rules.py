@@ -115,12 +115,6 @@ def decide(
                 f"A rule is for an activation or a layer of the model. Received: {accept.shown(key)}{where}. "
                 f"The model has: {_some(sorted({site.label for site in sites}))}."
             )
-    for name, value in rules.items():
-        if isinstance(value, str) and value not in (*RULES, "keep") and canonical(value) not in _activations():
-            raise ValueError(
-                'A rule is "accurate", "fast", "keep" or the name of an activation. Received: '
-                f"{accept.shown(value)} for {accept.shown(name)}."
-            )
     kept = {canonical(name) for name in keep}
     made = (_decide(site, rules, kept, max_error, has_data) for site in sites)
     return tuple(replace(d, positive=positive and can_be_zero(d)) for d in made)
@@ -166,6 +160,11 @@ def _check(rule: Any, keep: Any, max_error: Any) -> None:
             raise TypeError(
                 f"A rule is a string or a layer. Received: {accept.shown(value)} for `{accept.shown(name)}` in "
                 '`rule`. Pass "accurate", "fast", "keep", the name of an activation, or a layer.'
+            )
+        if isinstance(value, str) and value not in (*RULES, "keep") and canonical(value) not in _activations():
+            raise ValueError(
+                'A rule is "accurate", "fast", "keep" or the name of an activation. Received: '
+                f"{accept.shown(value)} for {accept.shown(name)}."
             )
     if not accept.is_number(max_error) or not 0.0 < max_error < 1.0:
         accept.wrong_value("max_error", "a share of the activation's range, above 0", max_error, "Pass e.g. 1e-3.")
