@@ -34,7 +34,7 @@ OURS = {
     "softplus as a sum of roots, `table`": ("softplus", {"lowering": "table", "replace": "accurate"}),
 }
 
-ZOO = ("Z01", "Z02", "Z03", "Z06", "Z07", "Z08", "Z09", "Z10", "Z16", "Z19", "Z21", "Z23")
+ZOO = tuple("Z01 Z02 Z03 Z06 Z07 Z08 Z09 Z10 Z16 Z19 Z21 Z22 Z23 Z27".split())
 SAMPLES, EPOCHS = 64, 3
 
 
