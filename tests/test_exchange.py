@@ -471,6 +471,7 @@ def test_shell_keeps_values_above_zero_where_asked(above_zero_files, command, en
         assert ran.code == 0, ran.err
         values = interpreters.run_here("litert", out.read_bytes(), (x,)).values
         assert all((one.min() > 0) == bool(asked) and one.min() >= 0 for one in values)
+        assert ("Can be exactly 0 now: sigmoid, softplus." in ran.out) is not bool(asked)
 
 
 def test_map_and_replace_work_together(tmp_path, command):

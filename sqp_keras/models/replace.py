@@ -84,6 +84,11 @@ class ReplacementReport:
     unchanged: tuple[Unchanged, ...]
     fast: bool = False
 
+    @property
+    def zeros(self) -> tuple[str, ...]:
+        """Returns the activations that were above 0 everywhere and can be exactly 0 now."""
+        return tuple(sorted({row.was for row in self.replacements if row.least == 0.0}))
+
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as plain data."""
         unchanged = [{**asdict(row), "cause": row.cause.value, "reason": row.reason} for row in self.unchanged]
@@ -98,8 +103,7 @@ class ReplacementReport:
         widths = [max(len(row[i]) for row in rows) for i in range(6)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines += [f"note: {r.layer}: {r.note}" for r in self.replacements if r.note]
-        zero = ", ".join(sorted({r.was for r in self.replacements if r.least == 0.0}))
-        lines += [f"note: can be exactly 0 here: {zero}; {_REMEDY_OF_ZERO}"] if zero else []
+        lines += [f"note: can be exactly 0 here: {', '.join(self.zeros)}; {_REMEDY_OF_ZERO}"] if self.zeros else []
         lines += [f"note: {_FARTHER_OFF}"] if self.fast and self.replacements else []
         lines += [f"unchanged: {u.layer} ({u.activation}): {u.reason}" for u in self.unchanged]
         return "\n".join(lines)

@@ -24,6 +24,7 @@ from sqp_tflite.flatbuffer.sums import Bend, Written, can_halve, replace
 from sqp_tflite.layer_names import LayerNames
 from sqp_tflite.ops.policy import ADMITTED
 from sqp_tflite.report import Activation, Form, PlanRow, Replacement
+from sqp_tflite.source.exchange import about_zeros
 from sqp_tflite.source.samples import Samples
 from sqp_tflite.wording import joined, listed
 from sqp_tflite.worker import lent
@@ -108,7 +109,8 @@ def exchanged(
     if made:
         versioned(editor)
     rows = [_with_ops(row, site, made) for row, site in zip(rows, wanted, strict=True)]
-    return Made(editor.bytes(), tuple(rows), tuple(replacements), _left(main, sites))
+    zeros = (row.was for row in replacements if row.was in coefficients.POSITIVE and not positive)
+    return Made(editor.bytes(), tuple(rows), tuple(replacements), _left(main, sites) + about_zeros(zeros))
 
 
 def _sites(main: Subgraph) -> tuple[_Site, ...]:

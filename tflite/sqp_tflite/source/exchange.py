@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -117,6 +117,14 @@ def exchange(
             raise OptionError(f"{said(error, _LONGEST)}.") from error
 
 
+def about_zeros(activations: Iterable[str]) -> tuple[str, ...]:
+    """Returns what is to be said about activations that were above 0 everywhere and can be exactly 0 now."""
+    listed = ", ".join(sorted(set(activations)))
+    if not listed:
+        return ()
+    return (f"Can be exactly 0 now: {listed}. Before a logarithm, a square root or a division add --positive.",)
+
+
 def _exchanged(
     loaded: Loaded,
     inputs: Samples,
@@ -145,6 +153,7 @@ def _exchanged(
         Replacement(row.layer, row.was, row.now, row.terms, row.max_change) for row in report.replacements
     )
     notes += tuple(f"{row.layer}: {row.note}" for row in report.replacements if row.note)
+    notes += about_zeros(report.zeros)
     unchanged = [row for row in report.unchanged if row.cause is not Cause.ALLOWED]
     notes += tuple(f"{row.layer} ({row.activation}) was left: {row.reason}." for row in unchanged)
     accurate = rules == {"accurate"}
